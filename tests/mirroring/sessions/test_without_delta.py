@@ -269,6 +269,7 @@ def test_other_targets_are_refused_before_the_query(
         bare.run(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", ["altered_and_filled", "emptied_and_filled", "read_again"])
 def test_a_batch_that_was_broken_off_at_any_commit_is_in_the_target_once(
     bare: Workbench, tmp_path: Path, work: str

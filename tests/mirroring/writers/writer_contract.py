@@ -68,6 +68,14 @@ def column(name: str, kind: str = "INT") -> TargetColumn:
     return TargetColumn(name, kind, nullable=True, comment="")
 
 
+def _counting(whole: Callable[..., Any], commit: Callable[[], None]) -> Callable[..., Any]:
+    def counted(*arguments: Any, **more: Any) -> Any:
+        commit()
+        return whole(*arguments, **more)
+
+    return counted
+
+
 @contextlib.contextmanager
 def crash(left: int) -> Iterator[list[int]]:
     """Let no more commits through than so many, and count them; -1: all of them."""
@@ -88,13 +96,6 @@ def crash(left: int) -> Iterator[list[int]]:
         commit()
         append(self)
 
-    def counting(whole: Callable[..., Any]) -> Callable[..., Any]:
-        def counted_call(*arguments: Any, **more: Any) -> Any:
-            commit()
-            return whole(*arguments, **more)
-
-        return counted_call
-
     classes = {cls for cls in (SparkSession, *SparkSession.__subclasses__()) if "sql" in vars(cls)}
     kept = {cls: vars(cls)["sql"] for cls in classes}
     for cls in classes:
@@ -102,7 +103,7 @@ def crash(left: int) -> Iterator[list[int]]:
     DataFrameWriterV2.append = counting_append  # type: ignore[method-assign]
     native = [(module, name, getattr(module, name)) for module, name in NATIVE_COMMITS]
     for module, name, whole in native:
-        setattr(module, name, counting(whole))
+        setattr(module, name, _counting(whole, commit))
     try:
         yield counted
     finally:

@@ -102,8 +102,8 @@ def status_table(
     body = "".join(_row(row, audits.get(row.name), most, now) for row in shown[:MOST_ROWS])
     more = f"<p class='mb-muted'>{len(shown) - MOST_ROWS} more tables are not shown.</p>" if shown[MOST_ROWS:] else ""
     head = (
-        "<tr><th>table</th><th>state</th><th class='mb-number' title='rows read and changes applied'>rows</th><th class='mb-number'>lag</th>"
-        "<th class='mb-wide'>position</th><th class='mb-wide'>last audit</th></tr>"
+        "<tr><th>table</th><th>state</th><th class='mb-number' title='rows read and changes applied'>rows</th>"
+        "<th class='mb-number'>lag</th><th class='mb-wide'>position</th><th class='mb-wide'>last audit</th></tr>"
     )
     table = f"<div class='mb-scroll'><table><thead>{head}</thead><tbody>{body}</tbody></table></div>"
     empty = "<p>The mirror has no tables yet: its first micro-batch has not ended.</p>"

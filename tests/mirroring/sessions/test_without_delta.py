@@ -267,3 +267,20 @@ def test_other_targets_are_refused_before_the_query(
     code = f"from streaming_source import mirror\nmirror(spark, host='none', user='u', **{given!r})"
     with pytest.raises(AssertionError, match=f"ConfigError: {why} needs Delta's classes in Spark"):
         bare.run(code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", ["altered_and_filled", "emptied_and_filled", "read_again"])
+def test_a_batch_that_was_broken_off_at_any_commit_is_in_the_target_once(
+    bare: Workbench, tmp_path: Path, work: str
+) -> None:
+    """The contract of all writers: tests/mirroring/writers/test_writer_contract.py."""
+    call = (
+        f"broken_off(own_session(spark), {str(tmp_path / 't')!r}, writer_contract.{work}, soft={work == 'read_again'})"
+    )
+    code = (
+        "from tests.mirroring.writers import writer_contract\n"
+        "from streaming_source.driver.own_session import own_session\n"
+        f"result = writer_contract.{call}"
+    )
+    assert bare.run(code) == []

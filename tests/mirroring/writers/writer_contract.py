@@ -22,9 +22,10 @@ from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.statements.added_values import KnownValue
-from streaming_source.mirroring.writers import delta
+from streaming_source.mirroring.writers import delta, folder_target
 from streaming_source.mirroring.writers.choose import control_store, open_target
 from streaming_source.mirroring.writers.iceberg.catalogs import kind_of, register
+from streaming_source.mirroring.writers.native import table_commits
 from streaming_source.mirroring.writers.target_format import (
     READS,
     RESNAPSHOT,
@@ -52,6 +53,12 @@ PROPERTIES = {
     "mariadb.mirror": "m",
 }
 WRITES = ("ALTER", "DELETE", "MERGE", "UPDATE", "INSERT", "RESTORE")
+NATIVE_COMMITS = (
+    (delta, "remove_rows"),
+    *((folder_target, name) for name in ("append_files", "merge_rows", "remove_rows")),
+    (table_commits, "_write"),
+)
+"""Functions that make one commit without Spark."""
 AT = Commit("m", 8, "0-1-99")
 STATEMENT = AT.of("0-1-98:0")
 ENDED = StatementRow(0, 90, 0, "0-1-90", StatementEffect(""), 1_790_000_000_000_000)
@@ -65,10 +72,18 @@ def column(name: str, kind: str = "INT") -> TargetColumn:
     return TargetColumn(name, kind, nullable=True, comment="")
 
 
+def _counting(whole: Callable[..., Any], commit: Callable[[], None]) -> Callable[..., Any]:
+    def counted(*arguments: Any, **more: Any) -> Any:
+        commit()
+        return whole(*arguments, **more)
+
+    return counted
+
+
 @contextlib.contextmanager
 def crash(left: int) -> Iterator[list[int]]:
     """Let no more commits through than so many, and count them; -1: all of them."""
-    sql, append, remove = SparkSession.sql, DataFrameWriterV2.append, delta.remove_rows
+    sql, append = SparkSession.sql, DataFrameWriterV2.append
     counted = [0]
 
     def commit() -> None:
@@ -85,16 +100,11 @@ def crash(left: int) -> Iterator[list[int]]:
         commit()
         append(self)
 
-    def counting_remove(*arguments: Any) -> None:
-        commit()
-        remove(*arguments)
-
     classes = {cls for cls in (SparkSession, *SparkSession.__subclasses__()) if "sql" in vars(cls)}
     kept = {cls: vars(cls)["sql"] for cls in classes}
     for cls in classes:
         cls.sql = counting_sql  # type: ignore[method-assign,assignment]
     DataFrameWriterV2.append = counting_append  # type: ignore[method-assign]
-    delta.remove_rows = counting_remove
     commit_transaction = Transaction.commit_transaction
 
     def counting_transaction(self: Transaction) -> Any:
@@ -102,14 +112,18 @@ def crash(left: int) -> Iterator[list[int]]:
         return commit_transaction(self)
 
     Transaction.commit_transaction = counting_transaction  # type: ignore[method-assign]
+    native = [(module, name, getattr(module, name)) for module, name in NATIVE_COMMITS]
+    for module, name, whole in native:
+        setattr(module, name, _counting(whole, commit))
     try:
         yield counted
     finally:
-        for cls, whole in kept.items():
-            cls.sql = whole  # type: ignore[method-assign]
+        for cls, own in kept.items():
+            cls.sql = own  # type: ignore[method-assign]
         DataFrameWriterV2.append = append  # type: ignore[method-assign]
-        delta.remove_rows = remove
         Transaction.commit_transaction = commit_transaction  # type: ignore[method-assign]
+        for module, name, whole in native:
+            setattr(module, name, whole)
 
 
 def rows_of(spark: SparkSession, name: str) -> list[tuple[str, ...]]:

@@ -72,9 +72,8 @@ class Argument(NamedTuple):
         if value is None and not self.needed:
             return
         if not isinstance(value, self.kind.types) or isinstance(value, bool):
-            raise ConfigError(
-                f"{self.name}={value!r} is not {self.kind.words}.", hint="Write numbers and switches without quotes."
-            )
+            shown = self.name if self.kind is NAME_OR_TABLE else f"{self.name}={value!r}"  # it may have a password
+            raise ConfigError(f"{shown} is not {self.kind.words}.", hint="Write numbers and switches without quotes.")
         if self.choices and value not in self.choices:
             raise ConfigError(
                 f"{self.name}={value!r} is not one of {', '.join(self.choices)}.", hint="Choose one of them."

@@ -81,7 +81,7 @@ class SparkVersion(NamedTuple):
 
 
 SPARK_VERSIONS: Final = (
-    SparkVersion((4, 2), "4.2.1", "scripts/test", "4.4.0", "none for MERGE; PyIceberg appends"),
+    SparkVersion((4, 2), "4.2.1", "scripts/test", "4.4.0", "none for MERGE; `mirror` writes by PyIceberg"),
     SparkVersion((4, 3), "4.3.0", "scripts/test-spark 4.3", "none", "none"),
 )
 """Supported versions, the oldest first. Spark 4.2 is the first with admission control and Trigger.AvailableNow for

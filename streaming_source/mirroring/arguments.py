@@ -74,10 +74,8 @@ class Argument(NamedTuple):
         if value is None and not self.needed:
             return
         if not isinstance(value, self.kind.types) or isinstance(value, bool):
-            raise ConfigError(
-                f"{self.name}{'' if self.secret else f'={value!r}'} is not {self.kind.words}.",
-                hint="Write numbers and switches without quotes.",
-            )
+            shown = self.name if self.secret else f"{self.name}={value!r}"
+            raise ConfigError(f"{shown} is not {self.kind.words}.", hint="Write numbers and switches without quotes.")
         if self.choices and value not in self.choices:
             raise ConfigError(
                 f"{self.name}={value!r} is not one of {', '.join(self.choices)}.", hint="Choose one of them."
@@ -110,6 +108,7 @@ ARGUMENTS: Final = (
         "its `name`",
         NAME_OR_TABLE,
         unset='`default`, with `format="iceberg"`',
+        secret=True,
     ),
     Argument(
         "writer",

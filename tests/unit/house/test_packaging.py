@@ -289,13 +289,13 @@ def test_every_install_line_of_the_documents_works_today(wheel_file: Path, tmp_p
         requirement = said.split()[0].strip('"')
         place, _, extra = requirement.partition("[")
         assert place == "." or list(tmp_path.glob(place.removeprefix("./"))), (page, requirement)
-        assert extra in ("", "spark]"), (page, requirement)
+        assert extra in ("", "spark]", "spark,iceberg]"), (page, requirement)
 
 
 def test_a_clone_can_be_installed(tmp_path: Path) -> None:
     install = ["install", "--dry-run", "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
     said = subprocess.run(
-        [sys.executable, "-m", "pip", *install, "--target", str(tmp_path), ".[spark]"],
+        [sys.executable, "-m", "pip", *install, "--target", str(tmp_path), ".[spark,iceberg]"],
         cwd=PROJECT,
         check=True,
         capture_output=True,

@@ -504,6 +504,8 @@ class IcebergControl(IcebergTable):
         schema = spark_schema(table.schema())
         with self._errors():
             found = table.scan().to_arrow()
+        if not found.num_rows:  # Spark refuses an Arrow table without chunks
+            return self.spark.createDataFrame([], schema)
         wanted = arrow_schema(schema)
         columns = [found.column(each.name).cast(each.type) for each in wanted]
         return self.spark.createDataFrame(pa.Table.from_arrays(columns, schema=wanted), schema)

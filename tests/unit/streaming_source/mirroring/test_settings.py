@@ -89,6 +89,33 @@ def test_new_targets_of_the_native_writer_and_its_control_table_bound_their_logs
     assert not bounds.keys() & spark.properties.keys()
 
 
+def test_iceberg_has_its_catalog_in_the_names_and_hides_its_properties() -> None:
+    given = {"type": "rest", "uri": "https://h", "token": "hidden-word", "name": "mine"}
+    made = settings(format="iceberg", icebergCatalog=given)
+    assert made.names.target(("shop", "orders")) == "`iceberg:mine`.`lake`.`orders`"
+    assert made.writer == "spark"
+    assert "hidden-word" not in repr(made)
+    assert "delta.enableDeletionVectors" not in made.properties
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"into": "/lake/{table}"}, "format=iceberg writes tables of a catalog, but into or control is a folder"),
+        ({"auditEvery": "1d"}, "auditEvery does not read targets with format=iceberg yet"),
+        ({"format": "delta"}, "icebergCatalog is for format=iceberg, but format=delta"),
+        ({"writer": "native"}, "writer=native writes only Delta tables"),
+        ({"icebergCatalog": ["hidden-word"]}, "icebergCatalog is not a name, or a table of names and values"),
+    ],
+)
+def test_what_iceberg_cannot_be_is_refused(changed: dict[str, object], message: str) -> None:
+    given = {"format": "iceberg", "icebergCatalog": {"type": "rest", "password": "hidden-word"}} | changed
+    with pytest.raises(ConfigError) as refused:
+        settings(**given)
+    assert message in str(refused.value)
+    assert "hidden-word" not in str(refused.value)
+
+
 def test_a_log_in_folders_has_no_properties_of_delta() -> None:
     made = settings(**LOG)
     assert made.properties == {}

@@ -28,6 +28,13 @@ def test_targets_may_be_folders() -> None:
     assert "a.b c and a.b_c would both become" in met(names, ("a", "b c"), ("a", "b_c"))[("a", "b_c")]
 
 
+def test_names_of_iceberg_begin_with_their_catalog() -> None:
+    names = TargetNames("lake.{table}", kind="iceberg:default")
+    assert names.target(("shop", "o`r")) == "`iceberg:default`.`lake`.`o``r`"
+    assert names.control == "`iceberg:default`.`lake`.`mirror_control`"
+    assert names.namespace(("shop", "a")) is names.control_namespace is None
+
+
 @pytest.mark.parametrize(
     "into", ["lake.{database}", "lake.{tables}", "lake..{table}", "`lake`.{table}", "{database}.{table}"]
 )

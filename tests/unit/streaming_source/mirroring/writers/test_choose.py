@@ -12,6 +12,8 @@ from streaming_source.mirroring.writers.choose import FORMATS, format_of
     [
         ("`lake`.`orders`", "delta"),
         ("`parquet`.`orders`", "delta"),
+        ("`iceberg`.`orders`", "delta"),
+        ("`iceberg:mine`.`lake`.`orders`", "iceberg"),
         ("`delta`.`/lake/orders`", "delta"),
         ("`parquet`.`s3://lake/a.b/orders`", "parquet"),
     ],

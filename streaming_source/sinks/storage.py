@@ -71,6 +71,8 @@ AT_ONCE_BYTES: Final = 4 << 20
 """Most bytes of an object that is read by one request, instead of one for each column of a row group."""
 _HINT: Final = "docs/mirror-reference.md lists the storage options."
 
+_BUCKET: Final = re.compile(r"\bs3[an]?://([\w.-]+)")
+
 _options: dict[str, dict[str, str]] = {}
 """Options by bucket, of this process."""
 _lock = threading.Lock()
@@ -105,6 +107,12 @@ def bucket_of(folder: str) -> str | None:
     """Return the bucket of a folder in S3; None for other folders."""
     place = urlsplit(folder)
     return place.netloc if place.scheme in SCHEMES else None
+
+
+def bucket_in(text: str) -> str | None:
+    """Return the first bucket of S3 that a text names, such as the name of a table or an error; else None."""
+    found = _BUCKET.search(text)
+    return None if found is None else found[1]
 
 
 def use_storage(bucket: str, options: Mapping[str, str]) -> None:
@@ -333,7 +341,6 @@ _CODES: Final = (
         "Look at the network and the state of the store, and check fs.s3a.endpoint.",
     ),
 )
-_BUCKET: Final = re.compile(r"\bs3[an]?://([\w.-]+)")
 _SECRETS: Final = re.compile(
     r"<(AWSAccessKeyId|StringToSign|StringToSignBytes|CanonicalRequest|CanonicalRequestBytes|SignatureProvided|"
     r"Token-\d+)>.*?</\1>|\b(Credential|Signature|X-Amz-[\w-]+)=[^,\s&<>\"]+",
@@ -355,10 +362,9 @@ def storage_fault(text: str, where: str) -> StorageFault | None:
         text: the text.
         where: the folder or table, which may be in S3. If it does not name a bucket, the text may.
     """
-    named = _BUCKET.search(where) or _BUCKET.search(text)
-    if named is None:
+    bucket = bucket_in(where) or bucket_in(text)
+    if bucket is None:
         return None
-    bucket = named[1]
     found = next((one for one in _CODES if any(code in text for code in one[0])), None)
     return None if found is None else StorageFault(f"the bucket {bucket} {found[1]}", found[2])
 

@@ -186,7 +186,7 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
     names, target_format = TargetNames(arguments["into"], arguments["control"], kind), FORMATS[kind]
     if target_format.only_folders and (bucket_in(arguments["into"]) or bucket_in(names.control)):
         raise ConfigError(
-            f"format={kind} shows a batch by the rename of a folder, but S3 renames one object after the other: a crash "
+            f"format={kind} shows a batch by the rename of a folder, but S3 renames objects one by one: a crash "
             "would leave a part of a batch.",
             hint="Write Delta tables (format=delta), or Parquet to a file system that renames folders, as HDFS does.",
         )

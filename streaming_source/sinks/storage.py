@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from deltalake import DeltaTable
+    from deltalake._internal import ObjectOutputStream
     from pyspark.sql import SparkSession
 
 S3: Final = "s3"
@@ -262,15 +263,41 @@ class _LocalFiles:
                     yield os.path.relpath(file, self._folder), file.stat().st_size
 
 
+class _Bytes:
+    """Output of delta-rs, which takes bytes only: Arrow also writes buffers."""
+
+    def __init__(self, stream: ObjectOutputStream) -> None:
+        self._stream = stream
+        self.closed = False
+
+    def write(self, data: object) -> int:
+        written = bytes(memoryview(data))  # type: ignore[arg-type]
+        self._stream.write(written)
+        return len(written)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._stream.close()
+
+
 class _Objects:
     def __init__(self, folder: str) -> None:
+        from deltalake._internal import DeltaFileSystemHandler  # the public class wraps its outputs
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
-        self._files = PyFileSystem(DeltaStorageHandler(folder, options_of(folder)))
+        options = options_of(folder)
+        self._outputs = DeltaFileSystemHandler(folder, options)
+        self._files = PyFileSystem(DeltaStorageHandler(folder, options))
 
     def write(self, path: str) -> pa.NativeFile:
-        return self._files.open_output_stream(path)
+        import pyarrow as pa
+
+        return pa.PythonFile(_Bytes(self._outputs.open_output_stream(path)), mode="w")
 
     def read(self, path: str) -> pa.NativeFile:
         import pyarrow as pa

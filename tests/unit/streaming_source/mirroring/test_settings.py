@@ -211,12 +211,12 @@ def test_triggers_of_spark_are_taken() -> None:
 @pytest.mark.parametrize("place", ["s3a://lake/{table}", "s3://lake/{database}/{table}"])
 def test_parquet_is_refused_in_a_bucket(place: str) -> None:
     rules = {"shop.*": {"mode": "append_log"}}
-    with pytest.raises(ConfigError, match="S3 renames one object after the other"):
+    with pytest.raises(ConfigError, match="S3 renames objects one by one"):
         settings(into=place, format="parquet", rules=rules)
 
 
 def test_storage_options_are_in_no_text() -> None:
-    secret = "hidden-7"  # noqa: S105
+    secret = "hidden-7"
     made = settings(storageOptions={"AWS_SECRET_ACCESS_KEY": secret})
     assert made.storage == {"aws_secret_access_key": secret}
     assert secret not in repr(made)

@@ -281,7 +281,7 @@ class _Bytes:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            self._stream.close()
+            self._stream.close()  # type: ignore[attr-defined]  # the stub lacks it
 
 
 class _Objects:

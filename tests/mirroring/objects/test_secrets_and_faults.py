@@ -48,7 +48,11 @@ def test_the_keys_are_in_nothing_that_is_written_or_printed(
 ) -> None:
     events = tmp_path / "events"
     events.mkdir()
-    logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}"}
+    logged = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{events}",
+        "spark.eventLog.compress": "false",
+    }
     with Workbench(s3_settings(tmp_path, store) | logged, tmp_path, {}) as bench:
         bench.run("import logging; logging.basicConfig(level=logging.DEBUG); spark.sparkContext.setLogLevel('INFO')")
         mirror = InBucket(bench, primary, "shop", tmp_path, {})

@@ -28,7 +28,7 @@ from streaming_source.mirroring.writers.native.writer import check_deltalake
 from streaming_source.options.source_options import FORMER_NAMES, OPTIONS, SourceOptions
 from streaming_source.schema.target_modes import CURRENT, live_rows
 from streaming_source.sinks.delta import DELTA
-from streaming_source.sinks.storage import checked_options
+from streaming_source.sinks.storage import bucket_in, checked_options
 from streaming_source.transforms.hashes import read_hash_key
 from streaming_source.transforms.table_rules import table_rules
 from streaming_source.transforms.transformed_images import NOT_NATIVE
@@ -186,6 +186,12 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
     kind, every = arguments["format"], arguments["auditEvery"]
     named_by = _kind(kind, arguments["icebergCatalog"])
     names, target_format = TargetNames(arguments["into"], arguments["control"], named_by), FORMATS[kind]
+    if target_format.only_folders and (bucket_in(arguments["into"]) or bucket_in(names.control)):
+        raise ConfigError(
+            f"format={kind} shows a batch by the rename of a folder, but S3 renames objects one by one: a crash "
+            "would leave a part of a batch.",
+            hint="Write Delta tables (format=delta), or Parquet to a file system that renames folders, as HDFS does.",
+        )
     _check_format(target_format, names, ruled, audited=every is not None)
     way = _writer(arguments["writer"], kind)
     left_out = frozenset() if way == "spark" else NOT_NATIVE

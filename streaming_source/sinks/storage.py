@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from deltalake import DeltaTable
+    from deltalake._internal import ObjectOutputStream
     from pyspark.sql import SparkSession
 
 S3: Final = "s3"
@@ -71,6 +72,8 @@ AT_ONCE_BYTES: Final = 4 << 20
 """Most bytes of an object that is read by one request, instead of one for each column of a row group."""
 _HINT: Final = "docs/mirror-reference.md lists the storage options."
 
+_BUCKET: Final = re.compile(r"\bs3[an]?://([\w.-]+)")
+
 _options: dict[str, dict[str, str]] = {}
 """Options by bucket, of this process."""
 _lock = threading.Lock()
@@ -105,6 +108,12 @@ def bucket_of(folder: str) -> str | None:
     """Return the bucket of a folder in S3; None for other folders."""
     place = urlsplit(folder)
     return place.netloc if place.scheme in SCHEMES else None
+
+
+def bucket_in(text: str) -> str | None:
+    """Return the first bucket of S3 that a text names, such as the name of a table or an error; else None."""
+    found = _BUCKET.search(text)
+    return None if found is None else found[1]
 
 
 def use_storage(bucket: str, options: Mapping[str, str]) -> None:
@@ -254,15 +263,41 @@ class _LocalFiles:
                     yield os.path.relpath(file, self._folder), file.stat().st_size
 
 
+class _Bytes:
+    """Output of delta-rs, which takes bytes only: Arrow also writes buffers."""
+
+    def __init__(self, stream: ObjectOutputStream) -> None:
+        self._stream = stream
+        self.closed = False
+
+    def write(self, data: object) -> int:
+        written = bytes(memoryview(data))  # type: ignore[arg-type]
+        self._stream.write(written)
+        return len(written)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._stream.close()  # type: ignore[attr-defined]  # the stub lacks it
+
+
 class _Objects:
     def __init__(self, folder: str) -> None:
+        from deltalake._internal import DeltaFileSystemHandler  # the public class wraps its outputs
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
-        self._files = PyFileSystem(DeltaStorageHandler(folder, options_of(folder)))
+        options = options_of(folder)
+        self._outputs = DeltaFileSystemHandler(folder, options)
+        self._files = PyFileSystem(DeltaStorageHandler(folder, options))
 
     def write(self, path: str) -> pa.NativeFile:
-        return self._files.open_output_stream(path)
+        import pyarrow as pa
+
+        return pa.PythonFile(_Bytes(self._outputs.open_output_stream(path)), mode="w")
 
     def read(self, path: str) -> pa.NativeFile:
         import pyarrow as pa
@@ -333,7 +368,6 @@ _CODES: Final = (
         "Look at the network and the state of the store, and check fs.s3a.endpoint.",
     ),
 )
-_BUCKET: Final = re.compile(r"\bs3[an]?://([\w.-]+)")
 _SECRETS: Final = re.compile(
     r"<(AWSAccessKeyId|StringToSign|StringToSignBytes|CanonicalRequest|CanonicalRequestBytes|SignatureProvided|"
     r"Token-\d+)>.*?</\1>|\b(Credential|Signature|X-Amz-[\w-]+)=[^,\s&<>\"]+",
@@ -355,10 +389,9 @@ def storage_fault(text: str, where: str) -> StorageFault | None:
         text: the text.
         where: the folder or table, which may be in S3. If it does not name a bucket, the text may.
     """
-    named = _BUCKET.search(where) or _BUCKET.search(text)
-    if named is None:
+    bucket = bucket_in(where) or bucket_in(text)
+    if bucket is None:
         return None
-    bucket = named[1]
     found = next((one for one in _CODES if any(code in text for code in one[0])), None)
     return None if found is None else StorageFault(f"the bucket {bucket} {found[1]}", found[2])
 

@@ -233,3 +233,21 @@ def test_what_is_no_trigger_is_refused(trigger: dict[str, object]) -> None:
 def test_triggers_of_spark_are_taken() -> None:
     for trigger in (None, {"processingTime": "5 seconds"}, {"availableNow": True}, {"once": True}):
         check_trigger(trigger)
+
+
+@pytest.mark.parametrize("place", ["s3a://lake/{table}", "s3://lake/{database}/{table}"])
+def test_parquet_is_refused_in_a_bucket(place: str) -> None:
+    rules = {"shop.*": {"mode": "append_log"}}
+    with pytest.raises(ConfigError, match="S3 renames objects one by one"):
+        settings(into=place, format="parquet", rules=rules)
+
+
+def test_storage_options_are_in_no_text() -> None:
+    secret = "hidden-7"
+    made = settings(storageOptions={"AWS_SECRET_ACCESS_KEY": secret})
+    assert made.storage == {"aws_secret_access_key": secret}
+    assert secret not in repr(made)
+    assert secret not in str(made.given)
+    with pytest.raises(ConfigError, match="storageOptions is not a table") as refused:
+        settings(storageOptions=secret)
+    assert secret not in str(refused.value)

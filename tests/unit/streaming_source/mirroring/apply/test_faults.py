@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from replica.errors import ConfigError, DiskFullError, SchemaError
-from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, may_pass, typed_storage_errors
+from replica.errors import ConfigError, DiskFullError, SchemaError, StorageError
+from streaming_source.mirroring.apply.faults import (
+    bucket_fault,
+    fault_of_all,
+    full_disk,
+    may_pass,
+    typed_storage_errors,
+)
 from streaming_source.sinks.queries import message_of
 
 DISK = PySparkException("java.io.IOException: No space left on device")
@@ -94,3 +100,22 @@ def test_other_errors_stay_what_they_are(error: Exception) -> None:
     with pytest.raises(type(error)) as met, typed_storage_errors("x"):
         raise error
     assert met.value is error
+
+
+def test_a_fault_of_a_bucket_ends_the_query_only_if_nothing_was_written() -> None:
+    denied = PySparkException("s3a://lake/t: AccessDenied (Service: S3, Status Code: 403)")
+    assert fault_of_all([denied], written=1) is None
+    assert fault_of_all([denied], written=0) is denied
+    found = bucket_fault(denied, "the target")
+    assert found is not None
+    assert found.message == "the bucket lake does not allow the request, found while using the target."
+    assert "s3:PutObject" in found.hint
+    with pytest.raises(StorageError, match="the bucket lake"), typed_storage_errors("x"):
+        raise denied
+
+
+def test_errors_of_the_server_and_of_a_disk_are_no_faults_of_a_bucket() -> None:
+    away = PySparkException("replica.errors.DisconnectedError: db1: Connection refused; target s3a://lake/t")
+    assert bucket_fault(away, "delta.`s3a://lake/t`") is None
+    assert bucket_fault(DISK, "delta.`s3a://lake/t`") is None
+    assert bucket_fault(ConfigError("AccessDenied s3a://lake"), "x") is None

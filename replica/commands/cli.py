@@ -17,7 +17,7 @@ from replica.version import __version__
 
 COMMANDS = {
     "run": ("replica.commands.run", "run", "Receive into a relay log: the daemon."),
-    "fleet": ("replica.commands.run", "fleet", "Run the daemons of several primaries, which share memory."),
+    "fleet": ("replica.commands.fleet", "fleet", "Run the daemons of several primaries, which share memory."),
     "status": ("replica.commands.status", "status", "Show the state of a daemon, also as an exit code."),
     "check": (
         "replica.commands.check.command",

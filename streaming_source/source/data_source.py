@@ -10,10 +10,9 @@ the processes that plan and read do not ask the server or scan files again.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from pyspark.sql.datasource import DataSource
 from pyspark.version import __version__ as spark_version
 
 from replica.errors import ConfigError, ReplicaError
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from replica.handshake.start.start import ServerEnd
+    from streaming_source.driver.refused_stream import RefusedStream
     from streaming_source.files.load_files import LoadedFiles
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
@@ -131,6 +131,8 @@ class MariaDbBinlogSource(DataSource):
         try:
             return self._stream_reader(schema)
         except ReplicaError as error:
+            from streaming_source.driver.refused_stream import RefusedStream
+
             return RefusedStream(error)
 
     @spark_border()
@@ -189,40 +191,3 @@ class MariaDbBinlogSource(DataSource):
 
     def __repr__(self) -> str:
         return "MariaDbBinlogSource()"
-
-
-# Spark (4.2) hides an error that `streamReader()` itself raises under an UnboundLocalError.
-
-
-class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark's reader of a refused stream. Spark calls `prepareForTriggerAvailableNow` or `getDefaultReadLimit`
-    first.
-    """
-
-    def __init__(self, error: ReplicaError) -> None:
-        self._error = error
-
-    def __repr__(self) -> str:
-        return f"RefusedStream({type(self._error).__name__})"
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
-        self._refuse()
-
-    def getDefaultReadLimit(self) -> NoReturn:  # noqa: N802
-        self._refuse()
-
-    def initialOffset(self) -> NoReturn:  # noqa: N802
-        self._refuse()
-
-    def latestOffset(self, start: object, limit: object) -> NoReturn:  # noqa: N802, ARG002
-        self._refuse()
-
-    def partitions(self, start: object, end: object) -> NoReturn:  # noqa: ARG002
-        self._refuse()
-
-    def read(self, partition: object) -> NoReturn:  # noqa: ARG002
-        self._refuse()
-
-    @spark_border()
-    def _refuse(self) -> NoReturn:
-        raise self._error

@@ -37,6 +37,7 @@ from replica.protocol.packets.packets import EOF, MAX_PAYLOAD, MAX_PIECE, OK, Ok
 if TYPE_CHECKING:
     from replica.handshake.plugins import Plugin
     from replica.options.config import Endpoint, ReplicaConfig
+
 # plugins.
 #
 # No I/O: `authenticate()` is a generator that yields payloads to send and receives the server's payloads. It yields
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 
 MAX_ROUNDS = 32
-
 """Maximum number of packets. An account has a handful of plugins of at most three packets each; a hostile server must
 not continue forever.
 """
@@ -64,7 +64,6 @@ class Authenticated:
 Conversation = Generator[bytes | None, bytes, Authenticated]
 
 Respond = Callable[[str, bytes], bytes]
-
 """A plugin's name and its first answer -> the whole HandshakeResponse."""
 
 
@@ -103,14 +102,12 @@ def authenticate(greeted_with: str, scramble: bytes, secret: Secret, respond: Re
 
 
 MAX_LOGIN_BYTES: Final = 256 << 10
-
 """Maximum number of bytes that a server may send during the login.
 
 A server sends about a dozen packets; the largest is a public key or an error.
 """
 
 PACKET_COST: Final = 64
-
 """Number of bytes that each packet counts beside its length: the memory that Python needs for a row of one byte."""
 
 
@@ -319,7 +316,6 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
 _DIGEST_CHARACTERS = 64
 
 _DIGEST_HEAD = bytes((1 + _DIGEST_CHARACTERS, 1))
-
 """First two bytes of the digest text: its remaining length, and its kind (SHA-256)."""
 
 _OTHER_WAY = "Use tls=verify-identity with the server's certificate authority as tls_ca."

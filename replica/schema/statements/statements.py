@@ -55,7 +55,6 @@ class Verb(Enum):
 TableNames = tuple[tuple[str, str], ...]
 
 ROWS_OR_INDEXES: Final = (Verb.TRUNCATE_TABLE, Verb.CREATE_INDEX, Verb.DROP_INDEX, Verb.REPAIR_TABLES)
-
 """Statements that do not change the columns of a table."""
 
 
@@ -251,7 +250,6 @@ def pairs(tables: Sequence[tuple[str, str]]) -> list[tuple[tuple[str, str], tupl
 
 
 MAX_NAMES: Final = 1 << 16
-
 """Maximum number of names, some 10 MB. Statements on further temporary tables count as changes of real tables."""
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
     from replica.snapshot.connection.connection import SnapshotConnection
     from replica.snapshot.watermark.log_view import LogView
+
 # `ReplicaWatermark` takes the replica's @@global.gtid_binlog_pos about once a second, and the relay log of its
 # primary. The watermark is the location of the position that the replica's binlog had `age_s` ago. A commit takes less
 # time from the binlog to the engine. File names and offsets of the replica mean nothing in the relay log. The
@@ -339,11 +340,9 @@ def _none_commits(others: Rows, counted: Rows) -> bool:
 
 
 LAG_S: Final = 60.0
-
 """Maximum wait for a replica in seconds; the planning of a batch waits meanwhile."""
 
 LAG_POLL_S: Final = 0.1
-
 """Poll interval in seconds."""
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from replica.commands.check.initial import LINES, initial_report
 from replica.commands.check.report import lines
-from replica.commands.check.run import LINES, initial_report
 from replica.options.values import CommitTime
 from replica.snapshot.check.facts import Cascade
 from replica.snapshot.check.table_verdict import BYTES_A_SECOND, ROWS_A_SECOND

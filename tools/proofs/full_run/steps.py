@@ -63,10 +63,10 @@ def _slow(folder: str, short: str, hours: float, more: str = "") -> Step:
 STEPS: Final = (
     Step("test", "scripts/test", "scripts/test tests/unit/house/test_scripts.py", 1),
     _slow("unit", "protocol", 1),
-    _slow("integration", "test_tail.py", 3),
-    _slow("spark", "test_statement_dml.py", 4),
+    _slow("integration", "commands/test_tail.py", 3),
+    _slow("spark", "offsets/test_statement_dml.py", 4),
     # On all servers they take so many hours that nobody ran them: each runs on one, and on another one another time.
-    _slow("mirroring", "test_hidden.py", 5, f" --turn {SEED}"),
+    _slow("mirroring", "faults/test_hidden.py", 5, f" --turn {SEED}"),
     _slow("recipes", "test_audit.py", 2),
     _slow("system", "test_soak_daemon.py", 3),
     Step("containers", "pytest -m container tests", "pytest -m container tests", 1, _no_container_engine),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from replica.commands.check.initial import LINES, initial_report
 from replica.commands.check.report import lines
-from replica.commands.check.run import LINES, initial_report
 from replica.snapshot.check.facts import Cascade
 from replica.snapshot.check.verdict import judge
 from tests.unit.snapshot.facts import listed, told

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError, InstallationError
+from streaming_source.driver.refused_stream import RefusedStream
 from streaming_source.driver.spark_border import HIDE_TRACEBACK, RUNTIME, spark_border
-from streaming_source.source.data_source import RefusedStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

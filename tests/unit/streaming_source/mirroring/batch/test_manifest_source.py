@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from replica.errors import ConfigError
+from streaming_source.driver.refused_stream import RefusedStream
 from streaming_source.mirroring.batch.manifest import (
     ManifestSource,
     ManifestStreamReader,
@@ -15,7 +16,6 @@ from streaming_source.mirroring.batch.manifest import (
     read_manifest,
 )
 from streaming_source.options.source_options import SourceOptions
-from streaming_source.source.data_source import RefusedStream
 from tests.unit.streaming_source.mirroring.batch.test_manifest import PLAN, partition
 
 OPTIONS = {"host": "db1", "user": "repl", "password": "secret word", "tables": "*.*", "includeddl": "true"}

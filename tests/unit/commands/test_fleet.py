@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from replica.commands.run import fleet
+from replica.commands.fleet import fleet
 from replica.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ GROUP_BYTES: Final = 16 << 20
 _FLOATS: Final = frozenset({"float", "double"})
 
 
-class TableFiles(NamedTuple):
+class IcebergFiles(NamedTuple):
     """What tasks need to read and write the files of a table; without snapshots, whose list grows.
 
     Attributes:
@@ -48,20 +48,20 @@ class TableFiles(NamedTuple):
     schema: Schema
 
     @classmethod
-    def of(cls, table: Table, metadata: TableMetadata, schema: Schema | None = None) -> TableFiles:
+    def of(cls, table: Table, metadata: TableMetadata, schema: Schema | None = None) -> IcebergFiles:
         """Return the files of a table; `metadata`: that of the table or of its transaction."""
         light = metadata.model_copy(update={"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}})
         return cls(light, dict(table.io.properties), schema or metadata.schema())
 
     def __repr__(self) -> str:
-        return f"TableFiles({self.metadata.location!r})"
+        return f"IcebergFiles({self.metadata.location!r})"
 
     def io(self) -> Any:
         """Return the access to the files."""
         return file_io(self.properties, self.metadata.location)
 
 
-def read_rows(spark: SparkSession, files: TableFiles, tasks: Sequence[FileScanTask]) -> DataFrame:
+def read_rows(spark: SparkSession, files: IcebergFiles, tasks: Sequence[FileScanTask]) -> DataFrame:
     """Return the rows of data files. A task holds the rows of one file in memory."""
     schema = spark_schema(files.schema)
     if not tasks:
@@ -71,7 +71,7 @@ def read_rows(spark: SparkSession, files: TableFiles, tasks: Sequence[FileScanTa
 
 
 def _reader(
-    files: TableFiles, tasks: tuple[FileScanTask, ...], schema: StructType
+    files: IcebergFiles, tasks: tuple[FileScanTask, ...], schema: StructType
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -90,14 +90,14 @@ def _reader(
     return read
 
 
-def write_rows(rows: DataFrame, files: TableFiles) -> list[DataFile]:
+def write_rows(rows: DataFrame, files: IcebergFiles) -> list[DataFile]:
     """Write rows, whose columns are those of the table in their order, and return the new files."""
     rows = rows.toDF(*(f"c{place}" for place, _ in enumerate(rows.columns)))  # mapInArrow splits names at dots
     found = rows.mapInArrow(_writer(files), "file BINARY").collect()
     return [pickle.loads(row["file"]) for row in found]  # noqa: S301  (from our own task)
 
 
-def _writer(files: TableFiles) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _writer(files: IcebergFiles) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
@@ -110,7 +110,7 @@ def _writer(files: TableFiles) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
     return write
 
 
-def new_files(files: TableFiles, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[DataFile]:
+def new_files(files: IcebergFiles, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[DataFile]:
     """Write batches into new files of about FILE_BYTES, and return their descriptions."""
     import pyarrow as pa
 
@@ -141,7 +141,7 @@ def new_files(files: TableFiles, batches: Iterable[pa.RecordBatch | pa.Table]) -
 class _OpenFile:
     """Parquet file that is being written."""
 
-    def __init__(self, files: TableFiles) -> None:
+    def __init__(self, files: IcebergFiles) -> None:
         import pyarrow.parquet as pq
         from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs, schema_to_pyarrow
         from pyiceberg.schema import sanitize_column_names

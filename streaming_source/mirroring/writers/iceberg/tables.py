@@ -1,21 +1,17 @@
-"""Iceberg tables as targets, in all modes, and the control table beside them.
+"""Iceberg tables as targets, in all modes.
 
-Spark's tasks write data files, and the driver commits them with PyIceberg. Each commit is one snapshot, also that of
-an ALTER, so that each snapshot has the columns of its rows. The commit's token (`Commit`) is in the summary of the
-snapshot for readers, and in a property of the table for `has`: expiring snapshots does not remove a property.
+Spark's tasks write data files, and the driver commits them with PyIceberg (`commits.py`). Each commit is one snapshot,
+also that of an ALTER, so that each snapshot has the columns of its rows.
 
 A change rewrites the data files whose bounds admit a changed key (copy-on-write). A commit fails if anything else has
-committed since the files were chosen. Then all is read and computed again, so no row of another writer is lost.
+committed since the files were chosen. Then all is read and computed again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import logging
-import random
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import StorageLevel
@@ -23,36 +19,36 @@ from pyspark import StorageLevel
 from replica.errors import DataLossError, SchemaError
 from replica.rows.tables.plan import fits
 from streaming_source.mirroring.statements.alterations import renamed
-from streaming_source.mirroring.writers.iceberg.catalogs import (
-    ICEBERG,
-    catalog_errors,
-    catalog_of,
-    check_pyiceberg,
-    parts_of,
-)
+from streaming_source.mirroring.writers.iceberg.catalogs import ICEBERG, check_pyiceberg
 from streaming_source.mirroring.writers.iceberg.columns import ddl_of, iceberg_schema, iceberg_type, spark_schema
-from streaming_source.mirroring.writers.iceberg.data_files import TableFiles, new_files, read_rows, write_rows
+from streaming_source.mirroring.writers.iceberg.commits import (
+    LAST_COMMIT,
+    OWN_PROPERTIES,
+    IcebergTable,
+    has_commit,
+    stage_snapshot,
+    summary_of,
+    tokens,
+)
+from streaming_source.mirroring.writers.iceberg.control import IcebergControl
+from streaming_source.mirroring.writers.iceberg.data_files import IcebergFiles, read_rows, write_rows
 from streaming_source.mirroring.writers.iceberg.statements import merged, updated
 from streaming_source.mirroring.writers.target_format import (
     METADATA,
-    ROWS,
     UNNUMBERED,
     AddColumns,
     Commit,
     DropColumns,
     RenameColumn,
     SetType,
-    StorageAwayError,
 )
-from streaming_source.schema.row_schema import arrow_schema, spark_type
-from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import MEANINGS
 from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
@@ -68,14 +64,6 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import TargetAction
     from streaming_source.transforms.transformed_images import TargetColumn
 
-_log = logging.getLogger(__name__)
-_LAST: Final = "mariadb.commit."
-"""Property with the last micro-batch of a mirror and its parts; the id of the mirror follows the dot."""
-_SUMMARY: Final = ("mirror", "batch", "position", "part")
-_TRIES: Final = 6
-"""Most attempts at a commit while other writers commit."""
-_WAIT_S: Final = 0.2
-_RETRIES: Final = "commit.retry.num-retries"
 _MOST_KEYS: Final = 200
 """Most keys that PyIceberg compares with the bounds of a file one by one; with more keys, only their range."""
 _RANGED: Final = frozenset({"byte", "short", "integer", "long", "date", "string"})
@@ -92,11 +80,7 @@ class IcebergFormat:
     name = ICEBERG
     modes = frozenset(MEANINGS)
     only_folders = False
-    own_properties: Mapping[str, str] = {
-        "write.metadata.delete-after-commit.enabled": "true",  # otherwise each commit leaves a metadata file
-        "write.metadata.previous-versions-max": "100",
-        "write.parquet.compression-codec": "zstd",
-    }
+    own_properties: Mapping[str, str] = OWN_PROPERTIES
 
     def check_session(self, spark: SparkSession, names: TargetNames, writer: str) -> None:  # noqa: ARG002  (every session)
         """Refuse an environment without PyIceberg.
@@ -116,105 +100,6 @@ class IcebergFormat:
 
 
 @dataclass(slots=True)
-class IcebergTable:
-    """Iceberg table of a mirror; `name`: its name with the catalog, as the control table has it."""
-
-    spark: SparkSession
-    name: str
-    _catalog_name: str = field(init=False)
-    _identifier: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._catalog_name, self._identifier = parts_of(self.name)
-
-    @property
-    def _catalog(self) -> Catalog:
-        return catalog_of(self._catalog_name)
-
-    def _errors(self) -> contextlib.AbstractContextManager[None]:
-        return catalog_errors(self._catalog_name, self.name)
-
-    def _load(self) -> Table:
-        with self._errors():
-            table = self._catalog.load_table(self._identifier)
-        # PyIceberg's own retry would commit the same rows again after a twin of this task. This changes the loaded
-        # copy, not the table.
-        table.metadata.properties[_RETRIES] = "0"
-        return table
-
-    def exists(self) -> bool:
-        """Return True if the table exists."""
-        with self._errors():
-            return self._catalog.table_exists(self._identifier)
-
-    def properties(self) -> Mapping[str, str]:
-        """Return the properties of the table."""
-        return {} if not self.exists() else dict(self._load().properties)
-
-    def _make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str], summary: Mapping[str, str]) -> None:
-        with self._errors():
-            if len(self._identifier) > 1:
-                self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
-            begun = self._catalog.create_table_transaction(
-                self._identifier, iceberg_schema(columns), properties={"format-version": "2", **properties}
-            )
-            _snapshot(begun, summary, [], [])
-            begun.commit_transaction()
-
-    def _commit(self, write: Callable[[Table, Transaction], Sequence[DataFile]], done: Callable[[Table], bool]) -> None:
-        """Stage a commit and commit it; after a conflict, load the table and stage it again.
-
-        Args:
-            write: stages the commit, and returns its new files.
-            done: returns True if the table has the commit.
-
-        Raises:
-            SchemaError: other writers committed during each attempt.
-        """
-        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-
-        for attempt in range(_TRIES):
-            table = self._load()
-            if done(table):
-                return
-            begun = table.transaction()
-            files: Sequence[DataFile] = ()
-            try:
-                with self._errors():
-                    files = write(table, begun)
-                    begun.commit_transaction()
-            except CommitFailedException as error:
-                _log.debug("%s was changed meanwhile, attempt %d: %s", self.name, attempt + 1, error)
-                _remove(table, files)
-                time.sleep(_WAIT_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311
-            except CommitStateUnknownException as error:
-                if not done(self._load()):
-                    raise StorageAwayError(
-                        f"the Iceberg catalog {self._catalog_name} did not answer a commit of {self.name}.",
-                        hint="Start the mirror again: it repeats the batch.",
-                    ) from error
-                return
-            else:
-                return
-        raise SchemaError(
-            f"{self.name} was changed by another writer during each of {_TRIES} attempts at a commit.",
-            hint="Stop the other writer, or let it wait between its commits. Then re-snapshot the table.",
-        )
-
-    def _columns_as(self, rows: DataFrame, schema: Schema) -> DataFrame:
-        """Return rows with the columns of a schema, in its order and types; lacking columns are NULL."""
-        from pyspark.sql import functions as f
-
-        names = {spark_column_key(name): name for name in rows.columns}
-        chosen = []
-        for wanted in spark_schema(schema):
-            name = names.get(spark_column_key(wanted.name))
-            value = f.lit(None) if name is None else f.col(identifier(name))
-            chosen.append(value.cast(wanted.dataType).alias(wanted.name))
-        return rows.select(*chosen)
-
-
-@dataclass(slots=True)
 class IcebergTarget(IcebergTable):
     """Target that is an Iceberg table."""
 
@@ -229,13 +114,13 @@ class IcebergTarget(IcebergTable):
         """Return the current rows."""
         table = self._load()
         with self._errors():
-            return read_rows(self.spark, TableFiles.of(table, table.metadata), list(table.scan().plan_files()))
+            return read_rows(self.spark, IcebergFiles.of(table, table.metadata), list(table.scan().plan_files()))
 
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Create the target without rows, or empty the existing target and keep its snapshots."""
         about = {**properties, **({"comment": comment} if comment else {})}
         at = self._session_commit()
-        summary = {} if at is None else _summary(at)
+        summary = {} if at is None else summary_of(at)
         if not self.exists():
             self._make(columns, about, summary)
             return
@@ -247,11 +132,11 @@ class IcebergTarget(IcebergTable):
                         change.delete_column((old.name,))
                     for new in iceberg_schema(columns).fields:
                         change.add_column((new.name,), new.field_type, new.doc)
-            tokens = [name for name in table.properties if name.startswith(_LAST)]
+            tokens = [name for name in table.properties if name.startswith(LAST_COMMIT)]
             if tokens:
                 begun.remove_properties(*tokens)
             begun.set_properties(about)
-            _snapshot(begun, summary, [], [task.file for task in table.scan().plan_files()])
+            stage_snapshot(begun, summary, [], [task.file for task in table.scan().plan_files()])
             return ()
 
         self._commit(stage, lambda _: False)
@@ -263,7 +148,7 @@ class IcebergTarget(IcebergTable):
 
     def has(self, at: Commit) -> bool:
         """Return True if the target has a commit, or a later one of the same mirror."""
-        return _has(self._load(), at)
+        return has_commit(self._load(), at)
 
     def _once(
         self, at: Commit, stage: Callable[[Table, Transaction], tuple[Sequence[DataFile], Sequence[DataFile]]]
@@ -278,13 +163,13 @@ class IcebergTarget(IcebergTable):
         def write(table: Table, begun: Transaction) -> Sequence[DataFile]:
             added, replaced = stage(table, begun)
             if at.part:
-                batch, parts = _tokens(table, at.mirror)
+                batch, parts = tokens(table, at.mirror)
                 listed = sorted({*(parts if batch == at.batch else ()), at.part})
-                begun.set_properties({f"{_LAST}{at.mirror}": json.dumps([at.batch, listed])})
-            _snapshot(begun, _summary(at), added, replaced)
+                begun.set_properties({f"{LAST_COMMIT}{at.mirror}": json.dumps([at.batch, listed])})
+            stage_snapshot(begun, summary_of(at), added, replaced)
             return added
 
-        self._commit(write, lambda table: _has(table, at))
+        self._commit(write, lambda table: has_commit(table, at))
 
     def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:
         """Change the columns in one commit.
@@ -306,7 +191,7 @@ class IcebergTarget(IcebergTable):
             if not casts:
                 return (), ()
             tasks = list(table.scan().plan_files())
-            rows = read_rows(self.spark, TableFiles.of(table, table.metadata), tasks)
+            rows = read_rows(self.spark, IcebergFiles.of(table, table.metadata), tasks)
             named = rows.select(*(rows[identifier(old)].alias(new) for new, old in origin.items()))
             return self._rewritten(table, begun, named, tasks)
 
@@ -387,7 +272,7 @@ class IcebergTarget(IcebergTable):
 
             def stage(table: Table, begun: Transaction) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
                 tasks = list(table.scan(row_filter=_with_keys(rows, keys, table.schema())).plan_files())
-                old = read_rows(self.spark, TableFiles.of(table, table.metadata), tasks)
+                old = read_rows(self.spark, IcebergFiles.of(table, table.metadata), tasks)
                 return self._rewritten(table, begun, merged(statement, old, rows, placeholder), tasks)
 
             self._once(at, stage)
@@ -403,7 +288,7 @@ class IcebergTarget(IcebergTable):
         """Append rows in one commit."""
 
         def stage(table: Table, _: Transaction) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
-            files = TableFiles.of(table, table.metadata)
+            files = IcebergFiles.of(table, table.metadata)
             return write_rows(self._columns_as(rows, table.schema()), files), ()
 
         self._once(at, stage)
@@ -445,7 +330,7 @@ class IcebergTarget(IcebergTable):
         snapshot = self._snapshot_at(table, row)
         scan = table.scan(snapshot_id=snapshot.snapshot_id)
         with self._errors():
-            files = TableFiles.of(table, table.metadata, scan.projection())
+            files = IcebergFiles.of(table, table.metadata, scan.projection())
             return read_rows(self.spark, files, list(scan.plan_files()))
 
     def _snapshot_at(self, table: Table, row: ControlRow) -> Snapshot:
@@ -467,91 +352,17 @@ class IcebergTarget(IcebergTable):
         self, table: Table, begun: Transaction, change: Callable[[DataFrame], DataFrame]
     ) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
         tasks = list(table.scan().plan_files())
-        rows = read_rows(self.spark, TableFiles.of(table, table.metadata), tasks)
+        rows = read_rows(self.spark, IcebergFiles.of(table, table.metadata), tasks)
         return self._rewritten(table, begun, change(rows), tasks)
 
     def _rewritten(
         self, table: Table, begun: Transaction, rows: DataFrame, tasks: Sequence[FileScanTask]
     ) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
         """Write the rows that replace those of data files, with the columns of the transaction."""
-        files = TableFiles.of(table, begun.table_metadata)
+        files = IcebergFiles.of(table, begun.table_metadata)
         parts = 1 + sum(task.file.file_size_in_bytes for task in tasks) // _PARTITION_BYTES
         added = write_rows(self._columns_as(rows, files.schema).coalesce(int(parts)), files)
         return added, [task.file for task in tasks]
-
-
-class IcebergControl(IcebergTable):
-    """Control table that is an Iceberg table; each state is one snapshot."""
-
-    __slots__ = ()
-
-    def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
-        """Create the control table without rows, if it does not exist."""
-        if not self.exists():
-            self._make(columns, {**IcebergFormat.own_properties, **properties}, {})
-
-    def add_columns(self, columns: Sequence[TargetColumn]) -> None:
-        """Add columns."""
-        with self._errors(), self._load().update_schema() as change:
-            for new in iceberg_schema(columns).fields:
-                change.add_column((new.name,), new.field_type, new.doc)
-
-    def rows(self) -> DataFrame:
-        """Return the rows of the current snapshot, which the driver reads."""
-        import pyarrow as pa
-
-        table = self._load()
-        schema = spark_schema(table.schema())
-        with self._errors():
-            found = table.scan().to_arrow()
-        if not found.num_rows:  # Spark refuses an Arrow table without chunks
-            return self.spark.createDataFrame([], schema)
-        wanted = arrow_schema(schema)
-        columns = [found.column(each.name).cast(each.type) for each in wanted]
-        return self.spark.createDataFrame(pa.Table.from_arrays(columns, schema=wanted), schema)
-
-    def replace(self, rows: DataFrame) -> None:
-        """Replace all rows, in one snapshot that the driver writes."""
-        import pyarrow as pa
-
-        def stage(table: Table, begun: Transaction) -> Sequence[DataFile]:
-            content = pa.table(self._columns_as(rows, table.schema()).toArrow())
-            added = list(new_files(TableFiles.of(table, table.metadata), [content]))
-            _snapshot(begun, {}, added, [task.file for task in table.scan().plan_files()])
-            return added
-
-        self._commit(stage, lambda _: False)
-
-
-def _snapshot(
-    begun: Transaction, summary: Mapping[str, str], added: Sequence[DataFile], replaced: Sequence[DataFile]
-) -> None:
-    """Stage one snapshot, also if it changes no file."""
-    update = begun.update_snapshot(snapshot_properties=dict(summary))
-    producer = update.overwrite() if replaced else update.fast_append()
-    with producer as made:
-        for file in added:
-            made.append_data_file(file)
-        for file in replaced:
-            made.delete_data_file(file)
-
-
-def _summary(at: Commit) -> dict[str, str]:
-    return {f"mariadb.{name}": str(value) for name, value in at._asdict().items() if name in _SUMMARY and value != ""}
-
-
-def _tokens(table: Table, mirror: str) -> tuple[int, list[str]]:
-    """Return the last micro-batch of a mirror and its parts; -1 if there is none."""
-    batch, parts = json.loads(table.properties.get(f"{_LAST}{mirror}", "[-1, []]"))
-    return batch, parts
-
-
-def _has(table: Table, at: Commit) -> bool:
-    """Return True if a table has a commit. The rows of a micro-batch are committed after its statements."""
-    batch, parts = _tokens(table, at.mirror)
-    if not at.part or batch < at.batch:
-        return False
-    return batch > at.batch or at.part in parts or (at.part not in ROWS and not ROWS.isdisjoint(parts))
 
 
 def _shape(schema: Schema) -> list[tuple[str, str, str | None]]:
@@ -636,10 +447,3 @@ def _with_keys(rows: DataFrame, keys: Sequence[str], schema: Schema) -> BooleanE
 
 def _literal(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
-
-
-def _remove(table: Table, files: Sequence[DataFile]) -> None:
-    """Remove files of a commit that failed; the removal may fail, too."""
-    for file in files:
-        with contextlib.suppress(Exception):
-            table.io.delete(file.file_path)

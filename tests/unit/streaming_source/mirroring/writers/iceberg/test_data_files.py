@@ -16,7 +16,7 @@ from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 
 from streaming_source.mirroring.writers.iceberg import data_files
 from streaming_source.mirroring.writers.iceberg.columns import iceberg_schema
-from streaming_source.mirroring.writers.iceberg.data_files import TableFiles, new_files
+from streaming_source.mirroring.writers.iceberg.data_files import IcebergFiles, new_files
 from streaming_source.schema.row_schema import arrow_type, spark_type
 from streaming_source.transforms.transformed_images import TargetColumn
 
@@ -61,7 +61,7 @@ def written(tmp_path: Path, kind: str, batches: list[list[Any]]) -> Table:
         for rows in batches
     ]
     with table.transaction() as begun, begun.update_snapshot().fast_append() as append:
-        for file in new_files(TableFiles.of(table, table.metadata), made):
+        for file in new_files(IcebergFiles.of(table, table.metadata), made):
             append.append_data_file(file)
     return table
 
@@ -130,5 +130,5 @@ def test_a_file_ends_at_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_description_for_tasks_shows_no_secret(tmp_path: Path) -> None:
     table = written(tmp_path, "INT", [[1]])
-    files = TableFiles.of(table, table.metadata)._replace(properties={"s3.secret-access-key": "hidden-word"})
+    files = IcebergFiles.of(table, table.metadata)._replace(properties={"s3.secret-access-key": "hidden-word"})
     assert "hidden-word" not in repr(files)

@@ -39,8 +39,7 @@ def read_delta(spark: SparkSession, table: str, version: int | None = None) -> D
         ConfigError: the session has no Delta, and the table is not a Delta table in a local folder.
     """
     if has_delta(spark):
-        reader = spark.read if version is None else spark.read.option("versionAsOf", version)
-        return reader.table(table)
+        return spark.table(table) if version is None else spark.read.option("versionAsOf", version).table(table)
     folder = delta_folder(spark, table)
     if folder is None:
         raise no_delta_error(f"the table {table}, which is not a Delta table in a local folder,")

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table import Transaction
 from pyspark.sql import SparkSession
@@ -83,7 +84,7 @@ def _counting(whole: Callable[..., Any], commit: Callable[[], None]) -> Callable
 @contextlib.contextmanager
 def crash(left: int) -> Iterator[list[int]]:
     """Let no more commits through than so many, and count them; -1: all of them."""
-    sql, append = SparkSession.sql, DataFrameWriterV2.append
+    sql = SparkSession.sql
     counted = [0]
 
     def commit() -> None:
@@ -96,34 +97,13 @@ def crash(left: int) -> Iterator[list[int]]:
             commit()
         return sql(self, statement, *rest, **more)
 
-    def counting_append(self: Any) -> None:
-        commit()
-        append(self)
-
-    classes = {cls for cls in (SparkSession, *SparkSession.__subclasses__()) if "sql" in vars(cls)}
-    kept = {cls: vars(cls)["sql"] for cls in classes}
-    for cls in classes:
-        cls.sql = counting_sql  # type: ignore[method-assign,assignment]
-    DataFrameWriterV2.append = counting_append  # type: ignore[method-assign]
-    commit_transaction = Transaction.commit_transaction
-
-    def counting_transaction(self: Transaction) -> Any:
-        commit()
-        return commit_transaction(self)
-
-    Transaction.commit_transaction = counting_transaction  # type: ignore[method-assign]
-    native = [(module, name, getattr(module, name)) for module, name in NATIVE_COMMITS]
-    for module, name, whole in native:
-        setattr(module, name, _counting(whole, commit))
-    try:
+    commits = ((DataFrameWriterV2, "append"), (Transaction, "commit_transaction"), *NATIVE_COMMITS)
+    with pytest.MonkeyPatch.context() as patch:
+        for cls in {cls for cls in (SparkSession, *SparkSession.__subclasses__()) if "sql" in vars(cls)}:
+            patch.setattr(cls, "sql", counting_sql)
+        for owner, name in commits:
+            patch.setattr(owner, name, _counting(getattr(owner, name), commit))
         yield counted
-    finally:
-        for cls, own in kept.items():
-            cls.sql = own  # type: ignore[method-assign]
-        DataFrameWriterV2.append = append  # type: ignore[method-assign]
-        Transaction.commit_transaction = commit_transaction  # type: ignore[method-assign]
-        for module, name, whole in native:
-            setattr(module, name, whole)
 
 
 def rows_of(spark: SparkSession, name: str) -> list[tuple[str, ...]]:

@@ -64,6 +64,7 @@ PUBLIC = {
         "SchemaError",
         "ServerError",
         "StatementDmlError",
+        "StorageError",
         "TruncatedError",
         "UnsupportedColumnError",
         "UnsupportedEventError",

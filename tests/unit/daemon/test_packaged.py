@@ -30,6 +30,7 @@ from replica.errors import (
     SchemaError,
     ServerError,
     StatementDmlError,
+    StorageError,
 )
 from replica.live.progress import AckLatency
 from tests.kit.some import some
@@ -137,7 +138,7 @@ MENDED_BY_PEOPLE_ONLY = (
 )  # fmt: skip
 MAY_MEND_ITSELF = (ReplicaError, ServerError, DisconnectedError, ProtocolError, RelayError)
 """A bug that some event brings about, a server that is not itself yet, damage on the way, another process, a disk."""
-NOT_OF_THE_DAEMON = (SchemaError, StatementDmlError, DataLossError)
+NOT_OF_THE_DAEMON = (SchemaError, StatementDmlError, StorageError, DataLossError)
 
 
 def every_exit_code(kind: type[ReplicaError] = ReplicaError) -> set[int]:

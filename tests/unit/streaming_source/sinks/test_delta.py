@@ -1,4 +1,4 @@
-"""Where a Delta table lies, if it is on a disk: by its name, by Spark's own catalog, by DESCRIBE DETAIL."""
+"""Folder of a Delta table, on a disk or in S3: by its name, by Spark's own catalog, by DESCRIBE DETAIL."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def session(location: str, catalog: str | None = None, detail: str = "") -> Spar
     state = SimpleNamespace(
         sqlParser=lambda: SimpleNamespace(parseTableIdentifier=lambda _: named),
         catalog=lambda: SimpleNamespace(getTableMetadata=metadata),
+        newHadoopConf=lambda: SimpleNamespace(getPassword=lambda _: None),
     )
     rows = SimpleNamespace(collect=lambda: [(detail,)])
     described = SimpleNamespace(select=lambda _: rows)
@@ -40,7 +41,7 @@ def session(location: str, catalog: str | None = None, detail: str = "") -> Spar
         ("file:/lake/a%20b/t", None, "/lake/a b/t"),
         ("file:///lake/t", "spark_catalog", "/lake/t"),
         ("/lake/t", None, "/lake/t"),
-        ("s3a://bucket/t", None, None),
+        ("s3a://bucket/lake/t/", None, "s3://bucket/lake/t"),
         ("hdfs://host/t", None, None),
         ("file:/lake/t", "another", None),
         ("", None, None),
@@ -50,7 +51,7 @@ def test_the_catalog_says_it(location: str, catalog: str | None, folder: str | N
     assert known_folder(session(location, catalog), "lake.t") == folder
 
 
-@pytest.mark.parametrize(("name", "folder"), [("`delta`.`/lake/t`", "/lake/t"), ("`delta`.`s3a://b/t`", None)])
+@pytest.mark.parametrize(("name", "folder"), [("`delta`.`/lake/t`", "/lake/t"), ("`delta`.`s3a://b/t`", "s3://b/t")])
 def test_a_path_says_it_itself(name: str, folder: str | None) -> None:
     assert known_folder(session("/elsewhere", "another"), name) == folder
 
@@ -63,4 +64,5 @@ def test_a_path_of_a_server_of_spark_connect_is_none_here(monkeypatch: pytest.Mo
 def test_of_another_catalog_the_details_say_it() -> None:
     assert folder_of(session("/here", "another", "file:/there/t"), "other.lake.t") == "/there/t"
     assert folder_of(session("/here", None, "file:/there/t"), "lake.t") == "/here"
-    assert folder_of(session("/here", "another", "s3a://there/t"), "other.lake.t") is None
+    assert folder_of(session("/here", "another", "s3a://there/t"), "other.lake.t") == "s3://there/t"
+    assert folder_of(session("/here", "another", "hdfs://there/t"), "other.lake.t") is None

@@ -23,7 +23,7 @@
     ├── StatementDmlError 61          a statement that was logged as text changed rows of the selected tables
     ├── RelayError 70                 a relay file is torn, foreign, missing or locked
     │   └── DiskFullError             the disk or the quota is full: free space, and the work continues
-    ├── StorageError 71               a bucket of an object store refuses requests, or does not answer
+    ├── StorageError 71               a bucket refuses requests, or a bucket or the catalog of tables does not answer
     └── DataLossError 80              the requested data is no longer retained
         └── RelayFileRemovedError     a relay file that is needed was removed
 
@@ -238,7 +238,7 @@ class DiskFullError(RelayError):
 
 
 class StorageError(ReplicaError):
-    """A bucket of an object store refuses requests, or does not answer.
+    """A bucket of an object store refuses requests, or a bucket or the catalog of tables does not answer.
 
     Committed data is not lost. A mirror repeats the failed micro-batch at its next start.
     """

@@ -107,7 +107,8 @@ def mirror(
     Raises:
         ConfigError: an argument is invalid. The checkpoint or the control table belongs to another mirror. The session
             has no Delta, which the targets need, or a Delta that was built for another Spark.
-        StorageError: the bucket of the checkpoint or of the control table refuses requests, or does not answer.
+        StorageError: the bucket of the checkpoint or of the control table refuses requests, or does not answer. The
+            Iceberg catalog does not answer.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
     given = locals()  # here `locals()` has only the parameters

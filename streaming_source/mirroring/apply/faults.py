@@ -19,7 +19,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from replica.errors import DataLossError, DisconnectedError, DiskFullError, RelayError, StorageError
-from streaming_source.mirroring.writers.target_format import StorageAwayError
 from streaming_source.sinks.queries import SPARK_ERRORS, message_of
 from streaming_source.sinks.storage import storage_fault
 
@@ -62,7 +61,7 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
         written: how many tables of the micro-batch were written.
     """
     for error in errors:
-        if isinstance(error, StorageAwayError):
+        if isinstance(error, StorageError):  # of an Iceberg catalog, which all targets share
             return error
         if not isinstance(error, SPARK_ERRORS):
             continue

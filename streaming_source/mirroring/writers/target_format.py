@@ -11,7 +11,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from replica.errors import ReplicaError
 from streaming_source.auditing.mirror.from_mirror import batch_of, commits_of, version_of
 
 if TYPE_CHECKING:
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.transforms.transformed_images import TargetColumn
-
-
-class StorageAwayError(ReplicaError):
-    """The catalog or the storage of targets does not answer. It ends the query, which can repeat the micro-batch."""
-
-    exit_code = 20
 
 
 @dataclass(frozen=True, slots=True)

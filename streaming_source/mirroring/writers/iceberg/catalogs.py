@@ -13,9 +13,8 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.errors import ConfigError, InstallationError, ReplicaError
+from replica.errors import ConfigError, InstallationError, ReplicaError, StorageError
 from replica.protocol.plain_text import one_line
-from streaming_source.mirroring.writers.target_format import StorageAwayError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -114,7 +113,7 @@ def catalog_of(catalog: str) -> Catalog:
 
     Raises:
         ConfigError: the properties do not describe a catalog.
-        StorageAwayError: the catalog cannot be reached.
+        StorageError: the catalog cannot be reached.
     """
     check_pyiceberg()
     with _lock:
@@ -144,7 +143,7 @@ def catalog_errors(catalog: str, what: str = "") -> Iterator[None]:
 
     Raises:
         ConfigError: the catalog refuses the account or the request, or a file of a table is missing.
-        StorageAwayError: the catalog or its storage does not answer. The micro-batch can be repeated.
+        StorageError: the catalog or its storage does not answer. The micro-batch can be repeated.
     """
     from pyiceberg import exceptions as of_iceberg
 
@@ -167,7 +166,7 @@ def catalog_errors(catalog: str, what: str = "") -> Iterator[None]:
         if not _is_away(error):
             raise
         place = f" while {what} is used" if what else ""
-        raise StorageAwayError(
+        raise StorageError(
             f"the Iceberg catalog {catalog} or its storage does not answer{place}: {_text(error, catalog)}",
             hint=f"Make it available, and start the mirror again: it repeats the batch. {_HINT}",
         ) from None

@@ -16,10 +16,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import SchemaError
+from replica.errors import SchemaError, StorageError
 from streaming_source.mirroring.writers.iceberg.catalogs import catalog_errors, catalog_of, parts_of
 from streaming_source.mirroring.writers.iceberg.columns import iceberg_schema, spark_schema
-from streaming_source.mirroring.writers.target_format import ROWS, StorageAwayError
+from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.sinks.sql_text import identifier
 
@@ -125,7 +125,7 @@ class IcebergTable:
                 time.sleep(_WAIT_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311
             except CommitStateUnknownException as error:
                 if not done(self._load()):
-                    raise StorageAwayError(
+                    raise StorageError(
                         f"the Iceberg catalog {self._catalog_name} did not answer a commit of {self.name}.",
                         hint="Start the mirror again: it repeats the batch.",
                     ) from error

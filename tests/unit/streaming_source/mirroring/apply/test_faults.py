@@ -114,6 +114,11 @@ def test_a_fault_of_a_bucket_ends_the_query_only_if_nothing_was_written() -> Non
         raise denied
 
 
+def test_a_catalog_that_does_not_answer_ends_the_query() -> None:
+    away = StorageError("the Iceberg catalog lake does not answer")
+    assert fault_of_all([TABLE, away], written=9) is away
+
+
 def test_errors_of_the_server_and_of_a_disk_are_no_faults_of_a_bucket() -> None:
     away = PySparkException("replica.errors.DisconnectedError: db1: Connection refused; target s3a://lake/t")
     assert bucket_fault(away, "delta.`s3a://lake/t`") is None

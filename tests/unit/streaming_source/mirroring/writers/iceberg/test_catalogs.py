@@ -9,9 +9,8 @@ import pyiceberg
 import pytest
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, ServiceUnavailableError
 
-from replica.errors import ConfigError, InstallationError
+from replica.errors import ConfigError, InstallationError, StorageError
 from streaming_source.mirroring.writers.iceberg import catalogs
-from streaming_source.mirroring.writers.target_format import StorageAwayError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,8 +60,8 @@ def test_errors_say_whose_fault_it_is_and_hide_secrets() -> None:
     for raised, kind, words in (
         (ForbiddenError("hidden-token may not"), ConfigError, "refuses the request: … may not"),
         (NoSuchTableError("lake.t"), ConfigError, "cannot be used: lake.t"),
-        (ServiceUnavailableError("no answer of https://me:pass-word@host"), StorageAwayError, "https://…@host"),
-        (OSError("disk"), StorageAwayError, "does not answer"),
+        (ServiceUnavailableError("no answer of https://me:pass-word@host"), StorageError, "https://…@host"),
+        (OSError("disk"), StorageError, "does not answer"),
     ):
         with pytest.raises(kind) as found, catalogs.catalog_errors("default", "lake.t"):
             raise raised
@@ -73,10 +72,10 @@ def test_errors_say_whose_fault_it_is_and_hide_secrets() -> None:
 
 def test_a_catalog_that_is_away_or_unknown_is_one_error(tmp_path: Path) -> None:
     catalogs.register({"type": "sql", "uri": f"sqlite:///{tmp_path}/nowhere/c.db", "warehouse": str(tmp_path)})
-    with pytest.raises(StorageAwayError, match="does not answer"):
+    with pytest.raises(StorageError, match="does not answer"):
         catalogs.catalog_of("default")
     catalogs.register({"type": "rest", "uri": "http://127.0.0.1:9", "name": "away"})
-    with pytest.raises(StorageAwayError, match="the Iceberg catalog away or its storage does not answer"):
+    with pytest.raises(StorageError, match="the Iceberg catalog away or its storage does not answer"):
         catalogs.catalog_of("away")
     catalogs.register({"type": "nothing", "name": "odd"})
     with pytest.raises(ConfigError, match="the Iceberg catalog odd cannot be used"):

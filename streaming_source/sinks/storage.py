@@ -135,6 +135,8 @@ def session_options(spark: SparkSession, bucket: str) -> dict[str, str]:
     Credentials may also be in a credential store of Hadoop. Without a setting, delta-rs takes the environment of each
     process, and then the role of the machine.
     """
+    from streaming_source.sinks.queries import unlogged_calls
+
     conf: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001  (Python has no API for it)
 
     def setting(name: str) -> str:
@@ -144,7 +146,8 @@ def session_options(spark: SparkSession, bucket: str) -> dict[str, str]:
                 return "".join(value).strip()
         return ""
 
-    found = {option.name: setting(option.hadoop) for option in OPTIONS if option.hadoop}
+    with unlogged_calls():
+        found = {option.name: setting(option.hadoop) for option in OPTIONS if option.hadoop}
     found = {name: value for name, value in found.items() if value}
     endpoint = found.get("aws_endpoint")
     if endpoint is not None:

@@ -73,7 +73,8 @@ def test_the_keys_are_in_nothing_that_is_written_or_printed(
         assert "the bucket lake refuses the credentials" in str(status)
         assert not [one for one in (wrong, store.secret_key, store.access_key) if one in str(status)]
     printed = "".join(capfd.readouterr())
-    assert not [one for one in (wrong, store.secret_key) if one in printed]
+    assert "DEBUG:py4j" in printed, "the log of all calls of Java was searched"
+    assert not [one for one in (wrong, store.secret_key, mirror.arguments["password"]) if one in printed]
     for folder in (tmp_path, store.folder):
         assert files_with(folder, store.secret_key) == []
         assert files_with(folder, wrong) == []

@@ -329,6 +329,7 @@ class _Objects:
 
 # Texts of errors. The XML of a store has the access key, and for a wrong signature the text that was signed.
 
+_NOT_ALLOWED: Final = "does not allow the request"
 _CODES: Final = (
     (
         ("InvalidAccessKeyId", "UserNotFound", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefresh"),
@@ -348,7 +349,7 @@ _CODES: Final = (
     (("NoSuchBucket",), "does not exist", "Create the bucket, or correct its name or fs.s3a.endpoint."),
     (
         ("AccessDenied", "403 Forbidden", "Status Code: 403", "MethodNotAllowed"),
-        "does not allow the request",
+        _NOT_ALLOWED,
         "Allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload.",
     ),
     (
@@ -379,10 +380,17 @@ _SECRETS: Final = re.compile(
 
 
 class StorageFault(NamedTuple):
-    """Fault of a bucket: what it is, and what to do."""
+    """Fault of a bucket.
+
+    Attributes:
+        text: what it is.
+        hint: what to do.
+        is_vague: whether the fault may be a more specific one, because the text had no error code of the store.
+    """
 
     text: str
     hint: str
+    is_vague: bool = False
 
 
 def storage_fault(text: str, where: str) -> StorageFault | None:
@@ -396,7 +404,27 @@ def storage_fault(text: str, where: str) -> StorageFault | None:
     if bucket is None:
         return None
     found = next((one for one in _CODES if any(code in text for code in one[0])), None)
-    return None if found is None else StorageFault(f"the bucket {bucket} {found[1]}", found[2])
+    if found is None:
+        return None
+    return StorageFault(f"the bucket {bucket} {found[1]}", found[2], is_vague=found[1] == _NOT_ALLOWED)
+
+
+def asked_fault(bucket: str) -> StorageFault | None:
+    """Ask a store for the fault of a bucket; None if it lists objects.
+
+    Answers to HEAD have no error code: Hadoop reports each refusal as 403 or 400.
+    """
+    folder = f"{S3}://{bucket}/_"
+    try:
+        is_delta_table(folder)
+    except Exception as error:  # noqa: BLE001  (delta-rs has no class for errors of a store)
+        return storage_fault(str(error), folder)
+    return None
+
+
+def is_refused(text: str) -> bool:
+    """Return True if an error text of Hadoop has a refusal of the store."""
+    return "Status Code: 4" in text
 
 
 def without_secrets(text: str) -> str:

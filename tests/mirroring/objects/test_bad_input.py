@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from streaming_source.mirroring.writers.native.conditional_put import check_conditional_put
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.s3_faults import CLOCK_IS_OFF, NOT_IMPLEMENTED, FaultyStore, without_condition
 from tests.mirroring.mirrors import fill_shop
@@ -26,6 +27,10 @@ for name, value in {settings!r}.items():
 spark._jvm.org.apache.hadoop.fs.FileSystem.closeAll()
 """
 """Change the settings of one bucket. Hadoop keeps file systems with their settings until they are closed."""
+_CHECK = f"""
+from {check_conditional_put.__module__} import {check_conditional_put.__name__}
+check_conditional_put(spark, {{places!r}})
+"""
 
 
 class Refusal(NamedTuple):
@@ -181,3 +186,18 @@ def test_a_store_without_conditional_put(
         assert left == [], "no target was begun, and the object of the check was deleted"
         proxy.set_active(False)
         assert_nothing_is_lost(mirror)
+
+
+def test_each_bucket_is_checked_once_beside_its_place_and_nothing_is_left(
+    primary: MariaDb, store: ObjectStore, in_bucket: Callable[..., InBucket]
+) -> None:
+    for bucket in ("checked-one", "checked-two", "checked-root"):
+        store.make_bucket(bucket)
+    places = ("s3://checked-one/a/control", "s3a://checked-one/b/{table}", "s3a://checked-two/c/{database}/x_{table}")
+    others = (None, "/local/{table}", "lake.{table}", "s3://checked-root/control")
+    in_bucket(primary, "shop").workbench.run(_CHECK.format(places=(*places, *others)))
+    put = re.findall(r"\| (\d+) \|[^|]*\|[^|]*\| PUT \| /(checked-\S*)/_conditional_put_\w+", store.log())
+    once = [("200", place) for place in ("checked-one/a", "checked-root", "checked-two/c")]
+    assert sorted(put) == sorted([*once, *(("412", place) for _, place in once)])
+    left = [file for file in store.folder.glob("checked-*/**/*") if file.is_file()]
+    assert left == []

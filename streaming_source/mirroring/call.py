@@ -176,7 +176,9 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
             "the targets, and name a new checkpoint.",
         )
     begun = query is not None and _has_batches(spark, settings.checkpoint)
-    if begun and not control_store(spark, settings.names.control).exists():
+    with _storage_errors(f"the control table {settings.names.control}"):
+        lost = begun and not control_store(spark, settings.names.control).exists()
+    if lost:
         raise ConfigError(
             f"the checkpoint {settings.checkpoint} is in use, but the control table "
             f"{settings.names.control} does not exist.",

@@ -350,7 +350,10 @@ _CODES: Final = (
     (
         ("AccessDenied", "403 Forbidden", "Status Code: 403", "MethodNotAllowed"),
         _NOT_ALLOWED,
-        "Allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload.",
+        (
+            "Allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload. If only "
+            "executors are refused, correct their keys and clocks."
+        ),
     ),
     (
         ("NotImplemented", "501 Not Implemented"),

@@ -63,11 +63,18 @@ class InBucket(Mirrored):
     store: ObjectStore
     bucket: str = BUCKET
 
-    def rows(self, table: str) -> list[list[Any]]:
+    def states(self) -> dict[str, tuple[str, str | None]]:
+        listed = self.rows("mirror_control", "source_table, state, error")
+        return {name: (state, error) for name, state, error in listed}
+
+    def writers(self) -> dict[str, str | None]:
+        return dict(self.rows("mirror_control", "source_table, writer"))
+
+    def rows(self, table: str, columns: str = "*") -> list[list[Any]]:
         """Rows of a target or of the control table, as delta-rs reads them."""
         place = f"s3://{self.bucket}/{self.lake}/{table}"
         opened = DeltaTable(place, storage_options=self.store.options())
-        read = pa.table(QueryBuilder().register("t", opened).execute("SELECT * FROM t").read_all())
+        read = pa.table(QueryBuilder().register("t", opened).execute(f"SELECT {columns} FROM t").read_all())
         return [list(row.values()) for row in read.to_pylist()]
 
     def written_by(self, table: str) -> list[str]:

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from streaming_source.mirroring.writers.native.conditional_put import check_conditional_put
+from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.s3_faults import CLOCK_IS_OFF, NOT_IMPLEMENTED, FaultyStore, without_condition
 from tests.mirroring.mirrors import fill_shop
+from tests.mirroring.objects.conftest import InBucket, mirror_in, s3_settings
+from tests.recipes.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.fixtures.object_store import ObjectStore
     from tests.fixtures.s3_faults import Fault, Request
-    from tests.mirroring.objects.conftest import InBucket
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -78,7 +81,7 @@ def assert_refused(mirror: InBucket, text: str, remedy: str) -> None:
         mirror.run()
     said = str(refused.value)
     found = re.findall(rf"StorageError: (the bucket {mirror.bucket} {text}[^\n]*)", said)
-    assert found, said[-4000:]
+    assert found, said[:6000] + " … " + said[-2000:]
     assert remedy in found[-1]
     assert mirror.store.secret_key not in said
     assert "wrong-secret-0815" not in said
@@ -201,3 +204,32 @@ def test_each_bucket_is_checked_once_beside_its_place_and_nothing_is_left(
     assert sorted(put) == sorted([*once, *(("412", place) for _, place in once)])
     left = [file for file in store.folder.glob("checked-*/**/*") if file.is_file()]
     assert left == []
+
+
+def test_an_executor_with_wrong_keys_of_its_own(
+    primary: MariaDb, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror's tasks use the driver's keys. Spark's own jobs take those of the executor, if settings say so."""
+    bucket = "executor-alone"
+    store.make_bucket(bucket)
+    settings = s3_settings(tmp_path, store)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", settings.pop("spark.hadoop.fs.s3a.access.key"))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", settings.pop("spark.hadoop.fs.s3a.secret.key"))
+    of_executor = {
+        "spark.master": "local-cluster[1,2,1024]",
+        "spark.executor.extraClassPath": settings["spark.driver.extraClassPath"],
+        "spark.executorEnv.PYTHONPATH": str(PROJECT),
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY": "wrong-secret-0815",
+        f"spark.hadoop.fs.s3a.bucket.{bucket}.aws.credentials.provider": (
+            "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
+        ),
+    }
+    with Workbench(settings | of_executor, tmp_path, {}) as bench:
+        mirror = mirror_in(bucket, InBucket(bench, primary, "shop", tmp_path, {}), store)
+        assert_nothing_is_lost(mirror)
+        change_rows(primary)
+        assert_refused(mirror, "does not allow the request", "If only executors are refused, correct their keys")
+    del of_executor["spark.executorEnv.AWS_SECRET_ACCESS_KEY"]
+    with Workbench(settings | of_executor, tmp_path, {}) as bench:
+        mirror.workbench = bench
+        assert_nothing_is_lost(mirror)

@@ -32,6 +32,7 @@ from streaming_source.auditing.rows.differences import (
     bucket_summaries,
     find_differences,
 )
+from streaming_source.sinks.queries import unlogged_calls
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -251,7 +252,8 @@ def _ancestors_changed(spark: SparkSession, options: Mapping[str, str], copy: Mi
     changes |= {"startingPosition": copy.position or "earliest", "endingPosition": now}
     try:
         with typed_errors():
-            rows = spark.read.format("mariadb-binlog").options(**options, **changes).load()
+            with unlogged_calls():  # the options have the password
+                rows = spark.read.format("mariadb-binlog").options(**options, **changes).load()
             return rows.limit(1).count() > 0
     except (ReplicaError, PySparkException):
         return True

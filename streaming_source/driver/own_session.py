@@ -105,7 +105,7 @@ def pin(spark: SparkSession) -> SparkSession:
 
     wanted = {setting.name for setting in PINNED}
     families = tuple(family.prefix for family in RESET)
-    for name in spark.conf.getAll:
+    for name in _names_of_settings(spark):
         if name.startswith(families) and name not in wanted | KEPT:
             with suppress(AnalysisException):  # Spark refuses to unset its static settings
                 spark.conf.unset(name)
@@ -113,6 +113,16 @@ def pin(spark: SparkSession) -> SparkSession:
     for setting in PINNED:
         spark.conf.set(setting.name, setting.value)
     return spark
+
+
+def _names_of_settings(spark: SparkSession) -> list[str]:
+    """Return the names of a session's settings, without their values: Py4J's debug log would have credentials."""
+    from pyspark.sql import is_remote
+
+    if is_remote():
+        return list(spark.conf.getAll)
+    names = spark._jsparkSession.sessionState().conf().getAllConfs().keys().mkString("\n")  # noqa: SLF001
+    return str(names).split("\n")
 
 
 def _forget_in_tasks(spark: SparkSession, name: str) -> None:

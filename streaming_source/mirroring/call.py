@@ -24,8 +24,9 @@ from streaming_source.mirroring.reading.resnapshot import request_resnapshot
 from streaming_source.mirroring.reading.rules import check_modes, check_rules
 from streaming_source.mirroring.settings import mirror_settings
 from streaming_source.mirroring.writers.choose import control_store
+from streaming_source.mirroring.writers.native.conditional_put import check_conditional_put
 from streaming_source.sinks.delta import known_folder
-from streaming_source.sinks.queries import SPARK_ERRORS, first_line, started
+from streaming_source.sinks.queries import SPARK_ERRORS, first_line, started, unlogged_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -107,8 +108,8 @@ def mirror(
     Raises:
         ConfigError: an argument is invalid. The checkpoint or the control table belongs to another mirror. The session
             has no Delta, which the targets need, or a Delta that was built for another Spark.
-        StorageError: the bucket of the checkpoint or of the control table refuses requests, or does not answer. The
-            Iceberg catalog does not answer.
+        StorageError: the bucket of the checkpoint or of the control table refuses requests, does not answer, or has no
+            conditional PUT. The Iceberg catalog does not answer.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
     given = locals()  # here `locals()` has only the parameters
@@ -119,18 +120,20 @@ def mirror(
     settings.format.check_session(spark, settings.names, settings.writer)
     keep_compiled_classes(spark)
     own = own_session(spark)
-    known_folder(own, settings.names.control, settings.storage)
+    control_folder = known_folder(own, settings.names.control, settings.storage)
     for row in _checked_rows(own, settings):
         if row.waits_for is not None:
             # the request is a local file, and the driver may have moved
             request_resnapshot(settings.checkpoint, [row.name], row.waits_for)
     check_rules(own, settings)
+    check_conditional_put(own, (control_folder, into))
     complete_control(own, settings.names.control)
     from streaming_source.mirroring.batch.manifest import ManifestSource
     from streaming_source.mirroring.sink import MirrorSink
 
     spark.dataSource.register(ManifestSource)
-    changes = spark.readStream.format(ManifestSource.name()).options(**settings.given).load()
+    with unlogged_calls():  # the options have the password
+        changes = spark.readStream.format(ManifestSource.name()).options(**settings.given).load()
     sink = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
     if trigger is not None:
         sink = sink.trigger(**trigger)
@@ -173,7 +176,9 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
             "the targets, and name a new checkpoint.",
         )
     begun = query is not None and _has_batches(spark, settings.checkpoint)
-    if begun and not control_store(spark, settings.names.control).exists():
+    with _storage_errors(f"the control table {settings.names.control}"):
+        lost = begun and not control_store(spark, settings.names.control).exists()
+    if lost:
         raise ConfigError(
             f"the checkpoint {settings.checkpoint} is in use, but the control table "
             f"{settings.names.control} does not exist.",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -37,6 +38,8 @@ _BEFORE: Final = "Initializing"  # the message begins so for sources, and for St
 TOO_SLOW: Final = "Python worker failed to connect back"
 """Spark's message if one of its Python processes took more than ten seconds to start."""
 _log = logging.getLogger(__name__)
+_WIRE: Final = (logging.getLogger("py4j.clientserver"), logging.getLogger("py4j.java_gateway"))
+"""Loggers of Py4J. At the level DEBUG they print every message to and from Java."""
 
 
 def started(query: StreamingQuery | DataStreamWriter) -> StreamingQuery:
@@ -151,6 +154,23 @@ def short_java_errors() -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raise ShortJavaError(error.errmsg, error.java_exception) from None
+
+
+@contextlib.contextmanager
+def unlogged_calls() -> Iterator[None]:
+    """Keep this thread's calls of Java out of Py4J's debug log, which has all their arguments and results."""
+    thread = threading.get_ident()
+
+    def logged(record: logging.LogRecord) -> bool:
+        return record.thread != thread or record.levelno > logging.DEBUG
+
+    for log in _WIRE:
+        log.addFilter(logged)
+    try:
+        yield
+    finally:
+        for log in _WIRE:
+            log.removeFilter(logged)
 
 
 # `side_by_side` returns the results in the order of the items. After an error it begins no further items, and raises

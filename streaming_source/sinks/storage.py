@@ -135,6 +135,8 @@ def session_options(spark: SparkSession, bucket: str) -> dict[str, str]:
     Credentials may also be in a credential store of Hadoop. Without a setting, delta-rs takes the environment of each
     process, and then the role of the machine.
     """
+    from streaming_source.sinks.queries import unlogged_calls
+
     conf: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001  (Python has no API for it)
 
     def setting(name: str) -> str:
@@ -144,7 +146,8 @@ def session_options(spark: SparkSession, bucket: str) -> dict[str, str]:
                 return "".join(value).strip()
         return ""
 
-    found = {option.name: setting(option.hadoop) for option in OPTIONS if option.hadoop}
+    with unlogged_calls():
+        found = {option.name: setting(option.hadoop) for option in OPTIONS if option.hadoop}
     found = {name: value for name, value in found.items() if value}
     endpoint = found.get("aws_endpoint")
     if endpoint is not None:
@@ -326,6 +329,7 @@ class _Objects:
 
 # Texts of errors. The XML of a store has the access key, and for a wrong signature the text that was signed.
 
+_NOT_ALLOWED: Final = "does not allow the request"
 _CODES: Final = (
     (
         ("InvalidAccessKeyId", "UserNotFound", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefresh"),
@@ -345,8 +349,11 @@ _CODES: Final = (
     (("NoSuchBucket",), "does not exist", "Create the bucket, or correct its name or fs.s3a.endpoint."),
     (
         ("AccessDenied", "403 Forbidden", "Status Code: 403", "MethodNotAllowed"),
-        "does not allow the request",
-        "Allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload.",
+        _NOT_ALLOWED,
+        (
+            "Allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload. If only "
+            "executors are refused, correct their keys and clocks."
+        ),
     ),
     (
         ("NotImplemented", "501 Not Implemented"),
@@ -376,10 +383,17 @@ _SECRETS: Final = re.compile(
 
 
 class StorageFault(NamedTuple):
-    """Fault of a bucket: what it is, and what to do."""
+    """Fault of a bucket.
+
+    Attributes:
+        text: what it is.
+        hint: what to do.
+        is_vague: whether the fault may be a more specific one, because the text had no error code of the store.
+    """
 
     text: str
     hint: str
+    is_vague: bool = False
 
 
 def storage_fault(text: str, where: str) -> StorageFault | None:
@@ -393,7 +407,27 @@ def storage_fault(text: str, where: str) -> StorageFault | None:
     if bucket is None:
         return None
     found = next((one for one in _CODES if any(code in text for code in one[0])), None)
-    return None if found is None else StorageFault(f"the bucket {bucket} {found[1]}", found[2])
+    if found is None:
+        return None
+    return StorageFault(f"the bucket {bucket} {found[1]}", found[2], is_vague=found[1] == _NOT_ALLOWED)
+
+
+def asked_fault(bucket: str) -> StorageFault | None:
+    """Ask a store for the fault of a bucket; None if it lists objects.
+
+    Answers to HEAD have no error code: Hadoop reports each refusal as 403 or 400.
+    """
+    folder = f"{S3}://{bucket}/_"
+    try:
+        is_delta_table(folder)
+    except Exception as error:  # noqa: BLE001  (delta-rs has no class for errors of a store)
+        return storage_fault(str(error), folder)
+    return None
+
+
+def is_refused(text: str) -> bool:
+    """Return True if an error text of Hadoop has a refusal of the store."""
+    return "Status Code: 4" in text
 
 
 def without_secrets(text: str) -> str:

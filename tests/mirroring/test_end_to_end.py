@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.fixtures.jars import JarsMissingError
 from tests.fixtures.mariadb import MariaDb
+from tests.fixtures.object_store import PROGRAM, ObjectStore, object_store_jars
 from tests.mirroring.faults.test_kills import folder, kill_in_a_batch, spark_settings
 from tests.mirroring.mirrors import Mirrored, fill_shop
+from tests.mirroring.objects.conftest import InBucket, mirror_in
 from tests.recipes.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -27,6 +30,24 @@ from streaming_source import audit
 found = audit(spark, mirror={control!r}, repair=True, **{server!r})
 result = {{table.table: {{kind: n for kind, n in table.counts.items() if n}} for table in found.tables}}
 """
+S3 = """
+loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+for jar in {jars!r}:
+    loader.addURL(spark._jvm.java.io.File(jar).toURI().toURL())
+for name, value in {settings!r}.items():
+    spark._jsc.hadoopConfiguration().set(name.removeprefix("spark.hadoop."), value)
+"""
+"""Give a session that runs the jars of S3: other tests need not wait for 690 MB."""
+
+
+@pytest.fixture(scope="module")
+def s3_jars() -> list[str]:
+    if not PROGRAM.exists():
+        pytest.skip("the S3 server is not built: scripts/get-versitygw .cache/versitygw, which needs Go")
+    try:
+        return [str(jar) for jar in object_store_jars()]
+    except JarsMissingError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +266,26 @@ def test_audit_and_repair(primary: MariaDb, database: str, mirrored: Callable[..
     primary.sql(f"INSERT INTO {database}.c VALUES (100, 1)")
     mirror.run()
     mirror.assert_equal("a", "b", "c")
+
+
+def test_object_storage(
+    primary: MariaDb, database: str, workbench: Workbench, tmp_path: Path, s3_jars: list[str]
+) -> None:
+    with ObjectStore(tmp_path) as store:
+        store.make_bucket("lake")
+        workbench.run(S3.format(jars=s3_jars, settings=store.spark_settings()))
+        mirror = mirror_in("lake", InBucket(workbench, primary, database, tmp_path, {}), store)
+        mirror.run()
+        primary.sql(
+            f"USE {database}",
+            "UPDATE a SET v = v + 1 WHERE id < 20",
+            "DELETE FROM b WHERE id = 3",
+            "UPDATE b SET id = 100 WHERE id = 4",
+            "INSERT INTO c VALUES (100, 1)",
+        )
+        mirror.run()
+        mirror.assert_equal("a", "b", "c")
+        assert all(mirror.written_by(table)[0].startswith("delta-rs") for table in ("a", "b", "c", "mirror_control"))
 
 
 def test_a_killed_driver(primary: MariaDb, database: str, tmp_path: Path, mirrored: Callable[..., Mirrored]) -> None:

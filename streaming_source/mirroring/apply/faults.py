@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException
 
 from replica.errors import DataLossError, DisconnectedError, DiskFullError, RelayError, StorageError
 from streaming_source.sinks.queries import SPARK_ERRORS, message_of
-from streaming_source.sinks.storage import storage_fault
+from streaming_source.sinks.storage import asked_fault, bucket_in, is_refused, storage_fault
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -150,7 +150,10 @@ def bucket_fault(error: Exception, writing: str) -> StorageError | None:
     """
     if not isinstance(error, SPARK_ERRORS) or is_away(error):
         return None
-    fault = storage_fault("\n".join(texts_of(error)), writing)
+    text = "\n".join(texts_of(error))
+    fault, bucket = storage_fault(text, writing), bucket_in(writing) or bucket_in(text)
+    if bucket is not None and is_refused(text) and (fault is None or fault.is_vague):
+        fault = asked_fault(bucket) or fault
     if fault is None:
         return None
     where = f", found while using {writing}" if writing else ""

@@ -37,7 +37,7 @@ from streaming_source.mirroring.writers.iceberg.catalogs import ICEBERG
 from streaming_source.mirroring.writers.target_format import METADATA, UNNUMBERED, Commit
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
 from streaming_source.sinks.delta import has_delta
-from streaming_source.sinks.queries import SPARK_ERRORS, first_line, message_of
+from streaming_source.sinks.queries import SPARK_ERRORS, first_line, message_of, unlogged_calls
 from streaming_source.sinks.sql_text import braced, identifier, text_value
 from streaming_source.sinks.upserts import sql_name
 from streaming_source.transforms.transformed_images import image_type, target_columns
@@ -211,7 +211,8 @@ def _changed(
     if position == row.position:
         return None
     database, table = row.name
-    reader = spark.read.format("mariadb-binlog").options(**batch_options(settings), includeDdl="true")
+    with unlogged_calls():  # the options have the password
+        reader = spark.read.format("mariadb-binlog").options(**batch_options(settings), includeDdl="true")
     since = reader.options(
         tables=settings.given["tables"], startingPosition=position, endingPosition=row.position
     ).load()

@@ -39,7 +39,7 @@ from streaming_source.mirroring.settings import batch_options
 from streaming_source.options.source_options import OPTIONS
 from streaming_source.schema.target_modes import APPEND_LOG
 from streaming_source.sinks.delta import has_delta
-from streaming_source.sinks.queries import SPARK_ERRORS
+from streaming_source.sinks.queries import SPARK_ERRORS, unlogged_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -495,5 +495,6 @@ def past_changes(spark: SparkSession, settings: MirrorSettings, since: str, end:
         ReplicaError, PySparkException: the server cannot be reached, or does not have the changes any more.
     """
     of_rows = {name: value for name, value in settings.given.items() if name.lower() in _OF_ROWS}
-    reader = spark.read.format(ManifestSource.name()).options(**batch_options(settings), **of_rows)
+    with unlogged_calls():  # the options have the password
+        reader = spark.read.format(ManifestSource.name()).options(**batch_options(settings), **of_rows)
     return reader.options(startingPosition=since or "earliest", endingPosition=end).load()

@@ -61,17 +61,25 @@ class InBucket(Mirrored):
     """A mirror whose targets, control table and checkpoint are in a bucket."""
 
     store: ObjectStore
+    bucket: str = BUCKET
 
-    def rows(self, table: str) -> list[list[Any]]:
+    def states(self) -> dict[str, tuple[str, str | None]]:
+        listed = self.rows("mirror_control", "source_table, state, error")
+        return {name: (state, error) for name, state, error in listed}
+
+    def writers(self) -> dict[str, str | None]:
+        return dict(self.rows("mirror_control", "source_table, writer"))
+
+    def rows(self, table: str, columns: str = "*") -> list[list[Any]]:
         """Rows of a target or of the control table, as delta-rs reads them."""
-        place = f"s3://{BUCKET}/{self.lake}/{table}"
+        place = f"s3://{self.bucket}/{self.lake}/{table}"
         opened = DeltaTable(place, storage_options=self.store.options())
-        read = pa.table(QueryBuilder().register("t", opened).execute("SELECT * FROM t").read_all())
+        read = pa.table(QueryBuilder().register("t", opened).execute(f"SELECT {columns} FROM t").read_all())
         return [list(row.values()) for row in read.to_pylist()]
 
     def written_by(self, table: str) -> list[str]:
         """What made the commits of a target, the newest first."""
-        opened = DeltaTable(f"s3://{BUCKET}/{self.lake}/{table}", storage_options=self.store.options())
+        opened = DeltaTable(f"s3://{self.bucket}/{self.lake}/{table}", storage_options=self.store.options())
         return [str(one.get("engineInfo", one.get("clientVersion", ""))).partition(":")[0] for one in opened.history()]
 
     def target(self, table: str) -> list[list[str | None]]:
@@ -83,16 +91,23 @@ class InBucket(Mirrored):
         return sorted(rows, key=lambda row: [value or "" for value in row])
 
 
+def mirror_in(bucket: str, mirror: InBucket, store: ObjectStore) -> InBucket:
+    """Put a mirror into a bucket, in folders of its own, unless its options name others."""
+    mirror.store, mirror.bucket, mirror.lake = store, bucket, f"l{next(_NUMBERS)}"
+    base = f"s3a://{bucket}/{mirror.lake}"
+    into = mirror.arguments["into"]
+    mirror.arguments |= {
+        "into": into if "://" in into else f"{base}/{{table}}",
+        "checkpointLocation": f"{base}-checkpoint",
+    }
+    return mirror
+
+
 @pytest.fixture
 def in_bucket(workbench: Workbench, store: ObjectStore, tmp_path: Path) -> Callable[..., InBucket]:
     """Make a mirror of a server's database into a bucket; each has folders and a checkpoint of its own."""
 
-    def make(primary: MariaDb, database: str, **options: object) -> InBucket:
-        mirror = InBucket(workbench, primary, database, tmp_path, {})
-        mirror.store = store
-        mirror.lake = f"l{next(_NUMBERS)}"
-        base = f"s3a://{BUCKET}/{mirror.lake}"
-        mirror.arguments |= {"into": f"{base}/{{table}}", "checkpointLocation": f"{base}-checkpoint", **options}
-        return mirror
+    def make(primary: MariaDb, database: str, bucket: str = BUCKET, **options: object) -> InBucket:
+        return mirror_in(bucket, InBucket(workbench, primary, database, tmp_path, options), store)
 
     return make

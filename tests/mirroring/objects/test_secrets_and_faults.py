@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.s3_faults import FaultyStore, random_faults
 from tests.mirroring.mirrors import fill_shop
-from tests.mirroring.objects.conftest import BUCKET, InBucket, s3_settings
+from tests.mirroring.objects.conftest import BUCKET, InBucket, mirror_in, s3_settings
 from tests.recipes.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -26,6 +29,12 @@ import logging
 from pyspark_mariadb_binlog import mirror_status
 status = mirror_status(spark, into={into!r})
 result = [str(row) for row in status.collect()], status._jdf.queryExecution().toString()
+"""
+
+_AUDIT = """
+from streaming_source import audit
+found = audit(spark, mirror={control!r}, **{server!r})
+result = {{table.table: {{kind: n for kind, n in table.counts.items() if n}} for table in found.tables}}
 """
 
 
@@ -55,10 +64,7 @@ def test_the_keys_are_in_nothing_that_is_written_or_printed(
     }
     with Workbench(s3_settings(tmp_path, store) | logged, tmp_path, {}) as bench:
         bench.run("import logging; logging.basicConfig(level=logging.DEBUG); spark.sparkContext.setLogLevel('INFO')")
-        mirror = InBucket(bench, primary, "shop", tmp_path, {})
-        mirror.store, base = store, f"s3a://{BUCKET}/secrets"
-        mirror.lake = "secrets"
-        mirror.arguments |= {"into": f"{base}/{{table}}", "checkpointLocation": f"{base}-checkpoint"}
+        mirror = mirror_in(BUCKET, InBucket(bench, primary, "shop", tmp_path, {}), store)
         mirror.run(storageOptions={"secret_access_key": store.secret_key})
         mirror.assert_equal("a", "b")
         assert mirror.written_by("a")[0].startswith("delta-rs")
@@ -73,11 +79,38 @@ def test_the_keys_are_in_nothing_that_is_written_or_printed(
         assert "the bucket lake refuses the credentials" in str(status)
         assert not [one for one in (wrong, store.secret_key, store.access_key) if one in str(status)]
     printed = "".join(capfd.readouterr())
-    assert not [one for one in (wrong, store.secret_key) if one in printed]
+    assert "DEBUG:py4j" in printed, "the log of all calls of Java was searched"
+    assert not [one for one in (wrong, store.secret_key, mirror.arguments["password"]) if one in printed]
     for folder in (tmp_path, store.folder):
         assert files_with(folder, store.secret_key) == []
         assert files_with(folder, wrong) == []
     assert files_with(events, "SparkListenerJobStart"), "the event log was searched"
+
+
+@contextlib.contextmanager
+def load(primary: MariaDb) -> Iterator[Callable[[], int]]:
+    """Write transactions all the time, ten a second; yields their number so far."""
+    ended, numbers = threading.Event(), [0]
+
+    def write() -> None:
+        while not ended.wait(0.1):
+            numbers[0] = number = numbers[0] + 1
+            primary.sql(
+                "USE shop",
+                "BEGIN",
+                f"UPDATE a SET v = v + {number} WHERE id % 3 = {number % 3}",
+                f"INSERT INTO b SELECT seq, seq FROM seq_{10000 + 100 * number}_to_{10050 + 100 * number}",
+                f"DELETE FROM b WHERE id % 7 = {number % 7}",
+                "COMMIT",
+            )
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            yield lambda: numbers[0]
+        finally:
+            ended.set()
+        writing.result()
 
 
 def test_a_mirror_under_load_with_faults_at_random_is_equal_in_the_end(
@@ -87,30 +120,18 @@ def test_a_mirror_under_load_with_faults_at_random_is_equal_in_the_end(
         FaultyStore("127.0.0.1", store.port, random_faults(11, 0.03, longest_s=3.0)) as proxy,
         Workbench(s3_settings(tmp_path, store, proxy.endpoint), tmp_path, {}) as bench,
     ):
-        mirror = InBucket(bench, primary, "shop", tmp_path, {})
-        mirror.store, base = store, f"s3a://{BUCKET}/faulty"
-        mirror.lake = "faulty"
-        mirror.arguments |= {"into": f"{base}/{{table}}", "checkpointLocation": f"{base}-checkpoint"}
-        for number in range(4):
-            primary.sql(
-                "USE shop",
-                f"UPDATE a SET v = v + {number} WHERE id % 3 = {number % 3}",
-                f"INSERT INTO b SELECT seq, seq FROM seq_{10000 + 100 * number}_to_{10050 + 100 * number}",
-                f"DELETE FROM b WHERE id % 7 = {number}",
-            )
-            for _ in range(4):
+        mirror = mirror_in(BUCKET, InBucket(bench, primary, "shop", tmp_path, {}), store)
+        with load(primary) as written:
+            for seen in range(6):
                 try:
                     mirror.run()
-                    break
                 except AssertionError as error:  # the next start repeats the batch
                     assert store.secret_key not in str(error)  # noqa: PT017
+                assert written() > 5 * (seen + 1), "the load goes on"
         proxy.set_active(False)
         mirror.run()
         mirror.assert_equal("a", "b")
+        server = {name: mirror.arguments[name] for name in ("host", "port", "user", "password")}
+        found = bench.run(_AUDIT.format(control=mirror.control, server=server))
+        assert found == {"shop.a": {}, "shop.b": {}}
         assert proxy.faults > 10
-
-
-def test_a_bucket_that_does_not_exist_is_named(primary: MariaDb, in_bucket: Callable[..., InBucket]) -> None:
-    mirror = in_bucket(primary, "shop", into="s3a://missing-bucket/x/{table}")
-    with pytest.raises(AssertionError, match="StorageError: the bucket missing-bucket does not exist"):
-        mirror.run()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -27,9 +28,11 @@ class Settings:
     def __init__(self, **settings: str) -> None:
         self.all = {"spark.sql.legacy.fixed": "true", **settings}
 
-    @property
-    def getAll(self) -> dict[str, str]:  # noqa: N802  (Spark's name)
-        return dict(self.all)
+    def keys(self) -> Settings:
+        return self
+
+    def mkString(self, between: str) -> str:  # noqa: N802  (Scala's name)
+        return between.join(self.all)
 
     def set(self, name: str, value: str) -> None:
         self.all[name] = value
@@ -46,6 +49,11 @@ class Session:
     def __init__(self, **settings: str) -> None:
         self.conf = Settings(**settings)
         self.of_tasks = dict(self.conf.all)
+
+    @property
+    def _jsparkSession(self) -> SimpleNamespace:  # noqa: N802  (Spark's name)
+        of_java = SimpleNamespace(getAllConfs=lambda: self.conf)
+        return SimpleNamespace(sessionState=lambda: SimpleNamespace(conf=lambda: of_java))
 
     @property
     def sparkContext(self) -> Session:  # noqa: N802  (Spark's name)

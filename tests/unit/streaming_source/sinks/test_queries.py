@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from typing import Any, cast
 
 import pytest
 
 from streaming_source.sinks import queries as query_start
-from streaming_source.sinks.queries import TRIES, started
+from streaming_source.sinks.queries import TRIES, started, unlogged_calls
 
 TOO_SLOW = (
     "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
@@ -81,3 +83,19 @@ def test_a_query_that_never_starts_is_given_back_with_its_error() -> None:
 def test_a_query_that_someone_else_started_is_only_waited_for() -> None:
     query = Starting(error=TOO_SLOW)
     assert started(cast("Any", query)) is query
+
+
+@pytest.mark.parametrize("name", ["py4j.clientserver", "py4j.java_gateway"])
+def test_calls_of_java_with_secrets_are_not_in_the_log_and_all_others_are(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = logging.getLogger(name)
+    with caplog.at_level(logging.DEBUG, logger=name):
+        with unlogged_calls():
+            wire.debug("secret")
+            wire.warning("the connection is broken")
+            other = threading.Thread(target=wire.debug, args=("another thread",))
+            other.start()
+            other.join()
+        wire.debug("later")
+    assert caplog.messages == ["the connection is broken", "another thread", "later"]

@@ -12,7 +12,7 @@ from pyspark.sql.types import VariantVal
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.workload import DATABASE, Workload
-from tests.integration.snapshot.query import SnapshotQuery
+from tests.integration.snapshot.kit.query import SnapshotQuery
 from tools.proofs.changes import DeliveredChange, check
 from tools.proofs.exactly_once import cutting
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.mariadb import MariaDb
-    from tests.integration.snapshot.query import Row
+    from tests.integration.snapshot.kit.query import Row
 
 pytestmark = pytest.mark.server
 SEED, TRANSACTIONS = 7, 400

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import VariantVal
 
 from tests.fixtures.mariadb import wait_until
-from tests.integration.snapshot.query import SnapshotQuery
+from tests.integration.snapshot.kit.query import SnapshotQuery
 from tools.proofs.soak.daemon.pair import DATABASE
 from tools.proofs.soak.spark import judge
 from tools.proofs.soak.spark.app import LONG_TEXT
@@ -23,7 +23,7 @@ from tools.proofs.soak.spark.points import QueryFolders
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.integration.snapshot.query import Row
+    from tests.integration.snapshot.kit.query import Row
 
 SEED, TRANSACTIONS = 7, 300
 OPTIONS = {"startingPosition": "earliest", "onStatementDml": "ignore", "maxBytesPerTrigger": "16m"}

@@ -32,7 +32,7 @@ from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.replicas import replica_config
 from tests.integration.rows.type_cases import CASES
 from tests.integration.rows.type_tables import tables
-from tests.integration.snapshot.table_rows import read_rows
+from tests.integration.snapshot.kit.table_rows import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Conditions on keys. That servers make ranges of them: tests/integration/snapshot/test_table_keys.py."""
+"""Conditions on keys. That servers make ranges of them: tests/integration/snapshot/tables/test_table_keys.py."""
 
 from __future__ import annotations
 

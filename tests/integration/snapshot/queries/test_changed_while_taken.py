@@ -11,8 +11,8 @@ import pytest
 from replica.errors import SchemaError
 from replica.snapshot.chunks.schedule import ReadingList
 from replica.snapshot.spool.batches import BatchWriter
-from tests.integration.snapshot.query import WAIT_S, SnapshotQuery
-from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
+from tests.integration.snapshot.kit.query import WAIT_S, SnapshotQuery
+from tests.integration.snapshot.kit.tables import METADATA, SMALL_CHUNKS, fill, ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from pymysql.err import OperationalError
 
 from replica.readers.arrow import read_relay_log
 from tests.fixtures.mariadb import wait_until
-from tests.integration.snapshot.table_reading import TableReading
+from tests.integration.snapshot.kit.table_reading import TableReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,8 @@ import pytest
 from replica.errors import DataLossError, PositionPurgedError, PrerequisiteError, ReplicaError, StatementDmlError
 from replica.schema.catalog import omits_generated
 from replica.snapshot.snapshot import TableSnapshot
-from tests.integration.snapshot.query import READ, SnapshotQuery, server_state
-from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
+from tests.integration.snapshot.kit.query import READ, SnapshotQuery, server_state
+from tests.integration.snapshot.kit.tables import METADATA, SMALL_CHUNKS, fill, ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable

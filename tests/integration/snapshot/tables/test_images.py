@@ -15,9 +15,9 @@ import pytest
 from replica.errors import PrerequisiteError
 from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.integration.snapshot.counting import Counted, bursts
-from tests.integration.snapshot.query import READ, SnapshotQuery, server_state
-from tests.integration.snapshot.tables import METADATA
+from tests.integration.snapshot.kit.counting import Counted, bursts
+from tests.integration.snapshot.kit.query import READ, SnapshotQuery, server_state
+from tests.integration.snapshot.kit.tables import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

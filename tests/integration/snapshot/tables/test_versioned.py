@@ -10,8 +10,8 @@ import pymysql
 import pytest
 
 from replica.errors import PrerequisiteError
-from tests.integration.snapshot.query import READ, SnapshotQuery
-from tests.integration.snapshot.tables import METADATA
+from tests.integration.snapshot.kit.query import READ, SnapshotQuery
+from tests.integration.snapshot.kit.tables import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from replica.schema.catalog import omits_generated
 from replica.snapshot.chunks.schedule import ReadLimit
 from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.integration.snapshot.table_reading import TableReading
+from tests.integration.snapshot.kit.table_reading import TableReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

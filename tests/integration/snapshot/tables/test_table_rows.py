@@ -23,7 +23,7 @@ from tests.integration.rows.test_character_sets import columns, name_of, write
 from tests.integration.rows.test_random_tables import COLUMNS, MAX_COLUMNS
 from tests.integration.rows.type_cases import CASES
 from tests.integration.rows.type_tables import TypeTable, tables
-from tests.integration.snapshot.table_rows import binlog, connect, decoded, logged_images, read, same_rows
+from tests.integration.snapshot.kit.table_rows import binlog, connect, decoded, logged_images, read, same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

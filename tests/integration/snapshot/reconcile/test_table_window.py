@@ -40,7 +40,7 @@ from replica.snapshot.rows.table_map import TABLE_ID
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.edges.log import catalog
-from tests.integration.snapshot.table_rows import binlog, decoded, read_rows
+from tests.integration.snapshot.kit.table_rows import binlog, decoded, read_rows
 from tests.unit.rows.twin import Tables
 
 if TYPE_CHECKING:

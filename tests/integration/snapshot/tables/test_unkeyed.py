@@ -15,9 +15,9 @@ from replica.protocol.gtid import GtidPosition
 from replica.snapshot.chunks import table_reading
 from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.integration.snapshot.counting import Counted, bursts
-from tests.integration.snapshot.query import SnapshotQuery, server_state
-from tests.integration.snapshot.running_statement import running_statement
+from tests.integration.snapshot.kit.counting import Counted, bursts
+from tests.integration.snapshot.kit.query import SnapshotQuery, server_state
+from tests.integration.snapshot.kit.running_statement import running_statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

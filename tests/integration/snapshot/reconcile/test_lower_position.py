@@ -20,7 +20,7 @@ from replica.snapshot.watermark.low import LowWatermark, ask_no_commit, ask_stat
 from replica.snapshot.watermark.primary import XaCommits
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
-from tests.integration.snapshot.running_statement import running_statement
+from tests.integration.snapshot.kit.running_statement import running_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

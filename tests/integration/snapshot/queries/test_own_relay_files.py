@@ -10,15 +10,15 @@ import pytest
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.snapshot.frontier import NOTHING
 from streaming_source.offsets.reading_requests import RequestFolder, ResnapshotRequest
-from tests.integration.snapshot.query import SnapshotQuery, image_of
-from tests.integration.snapshot.tables import SMALL_CHUNKS, fill, ids
+from tests.integration.snapshot.kit.query import SnapshotQuery, image_of
+from tests.integration.snapshot.kit.tables import SMALL_CHUNKS, fill, ids
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming_source.offsets.offset import SourceOffset
     from tests.fixtures.mariadb import MariaDb
-    from tests.integration.snapshot.query import Row
+    from tests.integration.snapshot.kit.query import Row
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.snapshot.query import READ, SnapshotQuery
-from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
+from tests.integration.snapshot.kit.query import READ, SnapshotQuery
+from tests.integration.snapshot.kit.tables import METADATA, SMALL_CHUNKS, fill, ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable

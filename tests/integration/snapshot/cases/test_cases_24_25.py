@@ -15,9 +15,9 @@ from replica.errors import DataLossError, ReplicaError
 from tests.fixtures.beside import beside
 from tests.fixtures.mariadb import wait_until
 from tests.integration.daemon.test_failover import hosts, in_step
-from tests.integration.snapshot.query import SnapshotQuery, add_reader
-from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
-from tests.integration.snapshot.test_lower_position import replicate
+from tests.integration.snapshot.kit.query import SnapshotQuery, add_reader
+from tests.integration.snapshot.kit.tables import METADATA, SMALL_CHUNKS, fill, ids
+from tests.integration.snapshot.reconcile.test_lower_position import replicate
 
 if TYPE_CHECKING:
     import threading

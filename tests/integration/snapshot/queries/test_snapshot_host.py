@@ -19,9 +19,9 @@ from replica.snapshot.pace import Pace
 from replica.snapshot.watermark import low as server_lag
 from tests.fixtures.beside import beside
 from tests.fixtures.mariadb import wait_until
-from tests.integration.snapshot.table_reading import TableReading, Writers
-from tests.integration.snapshot.test_initial import ORDERS, ROW, InitialQuery, Shop
-from tests.integration.snapshot.test_lower_position import replicate
+from tests.integration.snapshot.kit.table_reading import TableReading, Writers
+from tests.integration.snapshot.queries.test_initial import ORDERS, ROW, InitialQuery, Shop
+from tests.integration.snapshot.reconcile.test_lower_position import replicate
 
 if TYPE_CHECKING:
     import contextlib

@@ -12,7 +12,7 @@ from replica.snapshot.chunks.schedule import ReadLimit
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.integration.snapshot.table_reading import TableReading, Writers
+from tests.integration.snapshot.kit.table_reading import TableReading, Writers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ import pytest
 from replica.errors import PrerequisiteError
 from streaming_source.planning import feed
 from tests.fixtures.mariadb import wait_until
-from tests.integration.snapshot.query import READ, SnapshotQuery
-from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
+from tests.integration.snapshot.kit.query import READ, SnapshotQuery
+from tests.integration.snapshot.kit.tables import METADATA, SMALL_CHUNKS, fill, ids
 from tools.proofs.snapshot.source import binlogs
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.frontier import Frontier
 from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.integration.snapshot.table_reading import TableReading
+from tests.integration.snapshot.kit.table_reading import TableReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

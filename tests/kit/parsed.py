@@ -13,7 +13,7 @@ from replica.protocol.wire import Cursor
 from replica.rows.tables.layout import RowLayout, compile_layout
 from replica.rows.types.types import ValuePolicy
 from tests.kit.rows import rows
-from tests.unit.protocol.decoding import decode_body
+from tests.unit.protocol.events.decoding import decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from replica.rows.scan.scan import scan
 from tests.kit import bodies
 from tests.kit.primary import Primary
 from tests.kit.rows import INSERT, Column, image, rows, table_map
-from tests.unit.protocol.wire_varlen import signed, unsigned
+from tests.unit.protocol.mysql.wire_varlen import signed, unsigned
 from tests.vectors.mysql.load import binlogs, read
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from replica.protocol.constants import EventType
 from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.events.decode import RowsEvent, RowsKind
 from replica.protocol.rows.rows_event import RowsExtra, read_rows_extra
-from tests.unit.protocol.decoding import decode_body
+from tests.unit.protocol.events.decoding import decode_body
 from tests.vectors.mysql.load import read
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from replica.errors import TruncatedError
 from replica.protocol.mysql.gtid import read_signed, read_text, read_unsigned
 from replica.protocol.wire import Cursor
-from tests.unit.protocol.wire_varlen import signed, unsigned
+from tests.unit.protocol.mysql.wire_varlen import signed, unsigned
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from replica.protocol.events.decode import RowsEvent, TableMapEvent
 from replica.protocol.mysql import partial_update
 from replica.protocol.mysql.binary_json import Json, Opaque, json_text
 from replica.protocol.mysql.partial_update import MAX_MOVED, DiffOperation, JsonDiff, apply_diffs, read_diffs
-from tests.unit.protocol.wire_json import binary
+from tests.unit.protocol.mysql.wire_json import binary
 from tests.vectors.mysql.load import listed_rows, read
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from streaming_source.selection.resolver import SelectedTables
 from tests.kit.real_rows import images as row_images
 from tests.kit.rows import Column, rows, table_map
 from tests.unit.relay_writer.driving import receive
-from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,9 +23,9 @@ from tests.kit import bodies
 from tests.kit.primary import Primary
 from tests.kit.real_rows import insert, transaction
 from tests.unit.relay_writer.driving import receive
-from tests.unit.streaming_source.binlog_files import ddl
-from tests.unit.streaming_source.relay_feed import plan
-from tests.unit.streaming_source.row_feed import PLAN, Group, RowFeed, offset
+from tests.unit.streaming_source.feeds.binlog_files import ddl
+from tests.unit.streaming_source.feeds.relay_feed import plan
+from tests.unit.streaming_source.feeds.row_feed import PLAN, Group, RowFeed, offset
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from replica.snapshot.watermark.watch import Seen
 from streaming_source.planning.tables.open_reading import SharedLog
 from tests.kit.rows import Column, table_map
 from tests.unit.snapshot.blocks import block_of
-from tests.unit.streaming_source.table_feed import KEY, FakeTables, TableFeed
+from tests.unit.streaming_source.feeds.table_feed import KEY, FakeTables, TableFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,8 +32,8 @@ from tests.kit import bodies
 from tests.kit.real_rows import images
 from tests.kit.rows import INSERT, Column, rows, table_map
 from tests.unit.relay_writer.driving import receive
-from tests.unit.streaming_source.relay_feed import history
-from tests.unit.streaming_source.row_feed import PLAN, Group, RowFeed
+from tests.unit.streaming_source.feeds.relay_feed import history
+from tests.unit.streaming_source.feeds.row_feed import PLAN, Group, RowFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -37,8 +37,8 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit.primary import Primary
+from tests.kit.relay.driving import receive
 from tests.kit.rows import Column, image, rows, table_map
-from tests.unit.relay_writer.driving import receive
 from tools.bench.kit.workloads import CACHE
 
 if TYPE_CHECKING:

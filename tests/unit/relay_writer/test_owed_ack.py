@@ -12,7 +12,7 @@ from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import CRC32, FILE, SERVER_ID, Primary, packet
-from tests.unit.relay_writer.driving import feed
+from tests.kit.relay.driving import feed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

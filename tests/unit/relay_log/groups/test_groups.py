@@ -14,7 +14,7 @@ from replica.relay_log.location import RelayLocation, index_path, relay_numbers,
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive
+from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
     from pathlib import Path

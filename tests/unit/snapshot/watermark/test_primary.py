@@ -22,7 +22,7 @@ from replica.snapshot.watermark.primary import (
     ServerStatus,
 )
 from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive
+from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

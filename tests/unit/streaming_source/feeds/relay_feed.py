@@ -23,7 +23,7 @@ from streaming_source.schema.changes import SchemaChanges
 from streaming_source.schema.table_state import SchemaStore
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit.primary import SERVER_ID, Primary
-from tests.unit.relay_writer.driving import receive
+from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -30,8 +30,8 @@ from streaming_source.rows.reader import read_changes, tables_with_other_keys
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit import bodies
 from tests.kit.real_rows import images
+from tests.kit.relay.driving import receive
 from tests.kit.rows import INSERT, Column, rows, table_map
-from tests.unit.relay_writer.driving import receive
 from tests.unit.streaming_source.feeds.relay_feed import history
 from tests.unit.streaming_source.feeds.row_feed import PLAN, Group, RowFeed
 

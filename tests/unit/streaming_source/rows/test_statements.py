@@ -22,7 +22,7 @@ from streaming_source.selection.resolver import SelectedTables
 from tests.kit import bodies
 from tests.kit.primary import Primary
 from tests.kit.real_rows import insert, transaction
-from tests.unit.relay_writer.driving import receive
+from tests.kit.relay.driving import receive
 from tests.unit.streaming_source.feeds.binlog_files import ddl
 from tests.unit.streaming_source.feeds.relay_feed import plan
 from tests.unit.streaming_source.feeds.row_feed import PLAN, Group, RowFeed, offset

@@ -36,9 +36,9 @@ from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
-from tests.kit.primary import Primary
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import Column, image, rows, table_map
 from tests.kit.relay.driving import receive
-from tests.kit.rows import Column, image, rows, table_map
 from tools.bench.kit.workloads import CACHE
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.types.types import OutputColumn
 from streaming_source.selection.resolver import SelectedTables
-from tests.kit.primary import Primary
-from tests.kit.rows import UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

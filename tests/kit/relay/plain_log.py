@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.protocol.gtid import Gtid, GtidPosition
-from tests.kit.primary import Primary, packet
+from tests.kit.binlog.primary import Primary, packet
 
 if TYPE_CHECKING:
     import random

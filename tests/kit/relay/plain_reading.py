@@ -11,7 +11,7 @@ from replica.protocol.gtid import Gtid, GtidPosition
 from replica.protocol.header import parse_header
 from replica.protocol.packets.packets import PacketSplitter
 from replica.semisync.frame import strip
-from tests.kit.primary import CRC32
+from tests.kit.binlog.primary import CRC32
 
 
 @dataclass

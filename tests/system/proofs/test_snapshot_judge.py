@@ -14,7 +14,7 @@ from replica.snapshot.frontier import Frontier
 from replica.snapshot.rows.kept_key import kept_integers, kept_key
 from replica.snapshot.rows.row_block import TableKey
 from streaming_source.offsets.offset import SourceOffset
-from tests.kit.result_rows import table
+from tests.kit.snapshot.result_rows import table
 from tools.proofs.snapshot.frontier import delivered, parts_of, reading_tables
 from tools.proofs.snapshot.judge import DELETE, INSERT, READ, UPDATE, Judge, Row, WrongRowError
 from tools.proofs.snapshot.tables import TABLES, State, Table

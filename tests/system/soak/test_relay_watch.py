@@ -9,7 +9,7 @@ import pytest
 
 from replica.protocol.gtid import Gtid
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
+from tests.kit.binlog.primary import Primary
 from tests.kit.relay.driving import feed, receive
 from tools.proofs.soak.daemon.going_back import DOMAIN
 from tools.proofs.soak.daemon.relay_watch import RelayWatch

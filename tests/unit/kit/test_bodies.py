@@ -21,10 +21,10 @@ from replica.protocol.events.decode import (
     XidEvent,
 )
 from replica.protocol.rows.table_map import parse_table_map
-from tests.kit import bodies
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import HEAD_BYTES, Primary
+from tests.kit.binlog.rows import Column, bits, image, table_map
 from tests.kit.places import PROJECT
-from tests.kit.primary import HEAD_BYTES, Primary
-from tests.kit.rows import Column, bits, image, table_map
 from tests.kit.tree import files
 from tests.vectors.load import BINLOGS, name_of, raw_events
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from replica.schema.table import ColumnSchema
 from replica.snapshot.rows.row_block import TableKey
-from tests.kit.key_range import after_key, up_to
-from tests.kit.result_rows import table
+from tests.kit.snapshot.key_range import after_key, up_to
+from tests.kit.snapshot.result_rows import table
 
 SCHEMA = table(
     [

@@ -21,8 +21,8 @@ from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
-from tests.kit import bodies
-from tests.kit.primary import CRC32, FILE, NONE, SERVER_ID, Primary, packet
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import CRC32, FILE, NONE, SERVER_ID, Primary, packet
 from tests.kit.relay.driving import feed, receive, stored
 from tests.kit.relay.plain_reading import read_plainly
 from tests.unit.commands.tail.relay_logs import wire_of

@@ -22,7 +22,7 @@ from replica.snapshot.frontier import NOTHING, Frontier
 from replica.snapshot.pace import Pace
 from replica.snapshot.snapshot import TableSnapshot
 from tests.fixtures.mariadb import wait_until
-from tests.kit import bodies
+from tests.kit.binlog import bodies
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ from replica.snapshot.rows.result_rows import ResultRows
 from replica.snapshot.rows.select_list import select_list
 from replica.snapshot.rows.table_map import TABLE_ID
 from tests.fixtures.replicas import replica_config
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, STMT_END, rows
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, STMT_END, rows
 from tests.unit.rows.twin import Decoded, Tables, kernel_rows
 
 if TYPE_CHECKING:

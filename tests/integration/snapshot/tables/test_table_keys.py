@@ -17,7 +17,7 @@ from replica.snapshot.check.facts import ask_indexes
 from replica.snapshot.rows.kept_key import kept_key, key_bytes, key_literals, key_parts
 from tests.integration.edges.log import Log, catalog, version
 from tests.integration.snapshot.kit.table_rows import connect, order_by, read_rows
-from tests.kit.key_range import after_key, up_to
+from tests.kit.snapshot.key_range import after_key, up_to
 
 if TYPE_CHECKING:
     from replica.schema.table import TableSchema

@@ -14,7 +14,7 @@ from replica.readers.rows.progress import Notices
 from replica.readers.rows.reading import OPTIONS, Reading
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import packet
+from tests.kit.binlog.primary import packet
 from tests.kit.relay.driving import receive
 from tests.vectors.load import raw_events
 

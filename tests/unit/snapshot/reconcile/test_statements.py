@@ -13,7 +13,7 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.rows.scan.scan import scan
 from replica.snapshot.reconcile.statements import SHOWN, StatementsAfter, shown
-from tests.kit.primary import Primary
+from tests.kit.binlog.primary import Primary
 from tests.kit.relay.driving import receive
 
 

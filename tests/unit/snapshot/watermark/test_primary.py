@@ -21,7 +21,7 @@ from replica.snapshot.watermark.primary import (
     PrimaryWatermark,
     ServerStatus,
 )
-from tests.kit.primary import Primary
+from tests.kit.binlog.primary import Primary
 from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:

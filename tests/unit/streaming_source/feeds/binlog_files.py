@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from replica.protocol.constants import EventType, GtidFlag
 from streaming_source.files.load_files import LoadedFiles, load_files
 from streaming_source.files.partition import read_file_changes
-from tests.kit.real_rows import TABLE
+from tests.kit.binlog.real_rows import TABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.kit.primary import Primary
+    from tests.kit.binlog.primary import Primary
 
 BARE = TABLE[:18]
 """The same table map as a server with binlog_row_metadata=NO_LOG writes it: types, and nothing else."""

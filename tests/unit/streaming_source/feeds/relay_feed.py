@@ -22,7 +22,7 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.changes import SchemaChanges
 from streaming_source.schema.table_state import SchemaStore
 from streaming_source.selection.resolver import SelectedTables
-from tests.kit.primary import SERVER_ID, Primary
+from tests.kit.binlog.primary import SERVER_ID, Primary
 from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:

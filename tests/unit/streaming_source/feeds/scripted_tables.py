@@ -22,7 +22,7 @@ from replica.snapshot.rows.row_block import TableKey
 from replica.snapshot.snapshot import TableSnapshot
 from replica.snapshot.watermark.watch import Seen
 from streaming_source.planning.tables.open_reading import SharedLog
-from tests.kit.rows import Column, table_map
+from tests.kit.binlog.rows import Column, table_map
 from tests.unit.snapshot.blocks import block_of
 from tests.unit.streaming_source.feeds.table_feed import KEY, FakeTables, TableFeed
 

@@ -28,10 +28,10 @@ from streaming_source.planning.tables.table_rows import SnapshotRows
 from streaming_source.ranges.cutting import Origin, RangeCutter, origin_of
 from streaming_source.rows.reader import read_changes, tables_with_other_keys
 from streaming_source.selection.resolver import SelectedTables
-from tests.kit import bodies
-from tests.kit.real_rows import images
+from tests.kit.binlog import bodies
+from tests.kit.binlog.real_rows import images
+from tests.kit.binlog.rows import INSERT, Column, rows, table_map
 from tests.kit.relay.driving import receive
-from tests.kit.rows import INSERT, Column, rows, table_map
 from tests.unit.streaming_source.feeds.relay_feed import history
 from tests.unit.streaming_source.feeds.row_feed import PLAN, Group, RowFeed
 

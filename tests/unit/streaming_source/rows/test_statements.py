@@ -19,9 +19,9 @@ from streaming_source.files.partition import read_file_changes
 from streaming_source.rows.reader import read_changes
 from streaming_source.rows.statements import DdlRows
 from streaming_source.selection.resolver import SelectedTables
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.real_rows import insert, transaction
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.real_rows import insert, transaction
 from tests.kit.relay.driving import receive
 from tests.unit.streaming_source.feeds.binlog_files import ddl
 from tests.unit.streaming_source.feeds.relay_feed import plan

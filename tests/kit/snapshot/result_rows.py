@@ -16,7 +16,7 @@ from replica.protocol.constants import ColumnType as T
 from replica.protocol.packets.results import ResultColumn
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.snapshot.connection.packets import RowStretch
-from tests.kit.rows import lenenc
+from tests.kit.binlog.rows import lenenc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

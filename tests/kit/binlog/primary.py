@@ -18,8 +18,8 @@ from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventTyp
 from replica.protocol.events.binlog_file import encode_event, encode_gtid_list, encode_rotate
 from replica.protocol.gtid import Gtid
 from replica.protocol.packets.packets import pack
-from tests.kit import bodies
-from tests.kit.rows import INSERT
+from tests.kit.binlog import bodies
+from tests.kit.binlog.rows import INSERT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

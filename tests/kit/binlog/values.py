@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from replica.protocol.constants import ColumnType as T
-from tests.kit.rows import Column
+from tests.kit.binlog.rows import Column
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

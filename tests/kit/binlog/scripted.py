@@ -13,7 +13,7 @@ import pytest
 
 from replica.errors import ReplicaError
 from replica.protocol.gtid import Gtid
-from tests.kit.primary import Primary
+from tests.kit.binlog.primary import Primary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine

@@ -12,7 +12,7 @@ from replica.protocol.rows.table_map import METADATA_LENGTHS, TableMapEvent, rea
 from replica.protocol.wire import Cursor
 from replica.rows.tables.layout import RowLayout, compile_layout
 from replica.rows.types.types import ValuePolicy
-from tests.kit.rows import rows
+from tests.kit.binlog.rows import rows
 from tests.unit.protocol.events.decoding import decode_body
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import struct
 from typing import TYPE_CHECKING
 
 from replica.protocol.constants import EventType
-from tests.kit import bodies
-from tests.kit.rows import INSERT, Column, image, rows, table_map
+from tests.kit.binlog import bodies
+from tests.kit.binlog.rows import INSERT, Column, image, rows, table_map
 
 if TYPE_CHECKING:
-    from tests.kit.primary import Primary
+    from tests.kit.binlog.primary import Primary
 
 COLUMN = Column("a", 3)
 TABLE = table_map(1, [COLUMN])

@@ -15,7 +15,7 @@ from replica.semisync.frame import ack_packet
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import LONG_HEARTBEAT_S, OPTIONS, semi_sync, switched_on
+from tests.integration.connection.semisync.semi_sync import LONG_HEARTBEAT_S, OPTIONS, semi_sync, switched_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

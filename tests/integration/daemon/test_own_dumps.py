@@ -20,7 +20,7 @@ from replica.protocol.packets.packets import com_register_slave
 from replica.relay_log.directory.identity import DumpThread, read_identity, write_identity
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import (
+from tests.integration.connection.semisync.semi_sync import (
     LONG_HEARTBEAT_S,
     NEVER,
     OPTIONS,

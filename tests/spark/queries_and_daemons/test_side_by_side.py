@@ -19,7 +19,7 @@ from replica.relay_log.directory.readers import registered_readers
 from tests.fixtures.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import OPTIONS, semi_sync
+from tests.integration.connection.semisync.semi_sync import OPTIONS, semi_sync
 from tests.spark.daemons import Daemon
 from tests.spark.queries import PATIENCE_S, Run, Shop, ids, wait
 

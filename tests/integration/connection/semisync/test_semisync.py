@@ -17,7 +17,7 @@ from replica.semisync.frame import ack_packet
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import (
+from tests.integration.connection.semisync.semi_sync import (
     LONG_HEARTBEAT_S,
     OPTIONS,
     WAIT_S,

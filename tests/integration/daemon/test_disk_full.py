@@ -14,7 +14,7 @@ from replica.errors import RelayError
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_writer.open_file import RESERVE_BYTES
-from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.fixtures.small_disk import MountRefusedError, small_disk

@@ -12,7 +12,7 @@ from replica.errors import PositionLostError, PrerequisiteError
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.semisync.frame import ack_packet
-from tests.fixtures.listing import relay_gtids
+from tests.fixtures.logs.listing import relay_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.connection.semisync.semi_sync import LONG_HEARTBEAT_S, OPTIONS, semi_sync, switched_on

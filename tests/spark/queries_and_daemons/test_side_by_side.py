@@ -16,7 +16,7 @@ from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.lock import lock_holder
 from replica.relay_log.directory.readers import registered_readers
-from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.connection.semisync.semi_sync import OPTIONS, semi_sync

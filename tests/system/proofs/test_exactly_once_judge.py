@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.types import VariantVal
 
+from tests.fixtures.load.workload import DATABASE, Workload
 from tests.fixtures.mariadb import wait_until
-from tests.fixtures.proxy import FaultProxy
-from tests.fixtures.workload import DATABASE, Workload
+from tests.fixtures.network.proxy import FaultProxy
 from tests.integration.snapshot.kit.query import SnapshotQuery
 from tools.proofs.changes import DeliveredChange, check
 from tools.proofs.exactly_once import cutting

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.fixtures.mysql import mysql_programs
+from tests.fixtures.other_servers.mysql import mysql_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

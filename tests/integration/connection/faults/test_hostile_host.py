@@ -11,8 +11,8 @@ import pytest
 import replica.handshake.login.login
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
-from tests.fixtures.hostile import ANSWERS, Answer, HostileServer
 from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.network.hostile import ANSWERS, Answer, HostileServer
 from tests.fixtures.replicas import replica_config
 from tests.integration.daemon.test_daemon import WAIT_S, Daemon, written
 

@@ -14,7 +14,7 @@ from replica.handshake.registration import Query
 from replica.options.config import ReplicaConfig
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 from tests.kit.some import some
 

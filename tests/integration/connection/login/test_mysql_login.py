@@ -13,7 +13,7 @@ import pytest
 from replica.errors import AuthenticationError
 from replica.handshake.login.login import log_in
 from replica.options.config import ReplicaConfig
-from tests.fixtures.mysql import MySql
+from tests.fixtures.other_servers.mysql import MySql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

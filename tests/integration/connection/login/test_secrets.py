@@ -18,8 +18,8 @@ from replica.errors import AuthenticationError, ConfigError
 from replica.handshake.login.login import log_in
 from replica.options.config import Endpoint, ReplicaConfig
 from tests.fixtures.installation import PROJECT
-from tests.fixtures.man_in_the_middle import ManInTheMiddle
 from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.network.man_in_the_middle import ManInTheMiddle
 from tests.fixtures.ports import reserved_port
 
 if TYPE_CHECKING:

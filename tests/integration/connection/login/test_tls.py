@@ -11,17 +11,17 @@ from replica.handshake.login.login import log_in
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.installation import installations
-from tests.fixtures.listing import relay_gtids, server_gtids
-from tests.fixtures.man_in_the_middle import ManInTheMiddle
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.man_in_the_middle import ManInTheMiddle
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.fixtures.certificates import Certificates
+    from tests.fixtures.network.certificates import Certificates
 
 pytestmark = pytest.mark.server
 

@@ -15,7 +15,7 @@ from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.semisync.frame import ack_packet
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 from tests.integration.connection.semisync.semi_sync import (
     LONG_HEARTBEAT_S,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.errors import DataLossError, ReplicaError
-from tests.fixtures.beside import beside
+from tests.fixtures.load.beside import beside
 from tests.fixtures.mariadb import wait_until
 from tests.integration.daemon.test_failover import hosts, in_step
 from tests.integration.snapshot.kit.query import SnapshotQuery, add_reader

@@ -24,7 +24,7 @@ from streaming_source.planning.open_planner import open_planner
 from streaming_source.planning.tables.keys import EVERY_TABLE, KeyColumns
 from streaming_source.rows.reader import read_changes
 from streaming_source.source.load import load_plan
-from tests.fixtures.beside import moving_keys
+from tests.fixtures.load.beside import moving_keys
 
 if TYPE_CHECKING:
     import contextlib

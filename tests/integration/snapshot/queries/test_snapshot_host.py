@@ -17,7 +17,7 @@ from replica.options.values import Endpoint
 from replica.snapshot.chunks.schedule import ReadLimit
 from replica.snapshot.pace import Pace
 from replica.snapshot.watermark import low as server_lag
-from tests.fixtures.beside import beside
+from tests.fixtures.load.beside import beside
 from tests.fixtures.mariadb import wait_until
 from tests.integration.snapshot.kit.table_reading import TableReading, Writers
 from tests.integration.snapshot.queries.test_initial import ORDERS, ROW, InitialQuery, Shop

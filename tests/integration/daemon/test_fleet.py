@@ -16,7 +16,7 @@ from tests.fixtures.installation import PROJECT
 from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.fixtures.logs.log_lines import logged
 from tests.fixtures.mariadb import wait_until
-from tools.bench.bench_fleet import pss_mb
+from tools.bench.replica.bench_fleet import pss_mb
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,11 +37,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.jars import mariadb_driver
 from tests.fixtures.mariadb import MariaDb
-from tools.bench.bench_commit import commits
 from tools.bench.kit.peer_programs import python_packages
 from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
-from tools.bench.kit.table_spark import TableInSpark, TableRun
-from tools.bench.kit.table_workloads import OPTIONS, TABLES
+from tools.bench.replica.bench_commit import commits
+from tools.bench.snapshot.table_spark import TableInSpark, TableRun
+from tools.bench.snapshot.table_workloads import OPTIONS, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -99,7 +99,7 @@ class Comparison:
             "rows": self._rows,
             "connections": self._connections,
         }
-        return [sys.executable, "-m", "tools.bench.kit.table_peers", way, json.dumps(settings | more)]
+        return [sys.executable, "-m", "tools.bench.snapshot.table_peers", way, json.dumps(settings | more)]
 
     def rounds(self, count: int) -> dict[str, Any]:
         """Medians of as many rounds, behind one that warms up; every way once a round."""

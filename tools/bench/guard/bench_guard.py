@@ -1,4 +1,4 @@
-"""Whether speed went back since it was recorded: small versions of the ratios, against tools/bench/guard.toml.
+"""Whether speed went back since it was recorded: small versions of the ratios, against tools/bench/guard/guard.toml.
 
 A ratio is CPU time of a peer divided by ours, in the same run, so that machine and load count for little
 (guard_ratios.py). One below half of what was recorded (three quarters of it where both sides are ours) is measured
@@ -18,12 +18,12 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.bench.kit.guard_ratios import OF_OURS, measured, measured_again
+from tools.bench.guard.guard_ratios import OF_OURS, measured, measured_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from tools.bench.kit.guard_ratios import Table
+    from tools.bench.guard.guard_ratios import Table
 
     Low = dict[str, set[str]]
 

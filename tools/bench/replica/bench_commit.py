@@ -117,7 +117,7 @@ class Arms:
 def commits(primary: MariaDb, count: int) -> list[int]:
     """Nanoseconds of each of `count` commits, the first DISCARDED ones left out."""
     environment = os.environ | {"BENCH_USER": primary.user, "BENCH_PASSWORD": primary.password}
-    command = [sys.executable, "-m", "tools.bench.kit.commit_client", str(primary.port), str(count + DISCARDED)]
+    command = [sys.executable, "-m", "tools.bench.replica.commit_client", str(primary.port), str(count + DISCARDED)]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     taken: list[int] = json.loads(done.stdout)
     return taken[DISCARDED:]

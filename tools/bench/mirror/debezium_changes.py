@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from tools.bench.kit.mirror_runs import Measured, measured
 from tools.bench.kit.peer_programs import java_answer
+from tools.bench.mirror.mirror_runs import Measured, measured
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame
 
-    from tools.bench.kit.mirror_runs import Bench
+    from tools.bench.mirror.mirror_runs import Bench
 
 IMAGE = "STRUCT<id INT, k INT, c STRING, pad STRING, amount DECIMAL(10,2), at BIGINT>"
 LINES = f"before {IMAGE}, after {IMAGE}, source STRUCT<table STRING, file STRING, pos BIGINT, row INT>, op STRING"

@@ -44,16 +44,16 @@ from typing import TYPE_CHECKING, Any
 from streaming_source.mirroring.apply.parallel_applier import SETTING, SNAPSHOT_PARTS
 from tests.fixtures.jars import delta_settings, mariadb_driver
 from tests.fixtures.mariadb import MariaDb
-from tools.bench.kit.debezium_changes import debezium_changes
-from tools.bench.kit.mirror_runs import COLUMNS, Bench, measured, triggers
-from tools.bench.kit.mirror_waits import latency, size, start, tpcc
 from tools.bench.kit.peer_programs import debezium_program
 from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
+from tools.bench.mirror.debezium_changes import debezium_changes
+from tools.bench.mirror.mirror_runs import COLUMNS, Bench, measured, triggers
+from tools.bench.mirror.mirror_waits import latency, size, start, tpcc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tools.bench.kit.mirror_runs import Measured
+    from tools.bench.mirror.mirror_runs import Measured
 
 PARTS = "load,changes,latency,size,start"
 WANTED = {"jdbc_rate": 2.0, "jdbc_slope": 3.0, "recipe_native": 10.0}

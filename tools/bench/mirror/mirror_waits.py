@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from demo.written import covers
 from streaming_source.mirroring.control.control_table import READING
-from tools.bench.kit.mirror_runs import DATABASE, commits, measured, triggers
+from tools.bench.mirror.mirror_runs import DATABASE, commits, measured, triggers
 from tools.proofs.soak.load.tpcc import DATABASE as TPCC
 from tools.proofs.soak.load.tpcc import TABLES, check_filled, fetch_go_tpc, fill_command, paced_command
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming import StreamingQuery
 
-    from tools.bench.kit.mirror_runs import Bench
+    from tools.bench.mirror.mirror_runs import Bench
 
 SIZE_CHANGES, SIZE_RUNS = 10_000, 3
 STARTS = 4

@@ -1,4 +1,4 @@
-"""An application of its own process, for `scripts/bench start`: `python -m tools.bench.kit.start_application JSON`.
+"""An application of its own process, for `scripts/bench start`: `python -m tools.bench.spark.start_application JSON`.
 
 In: format, options, folder. It makes a session as Spark comes, loads, starts, and ends with the first row that
 foreachBatch has. Out: the last line is a JSON list, for each of these phases its name, the seconds it took and the CPU
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PATIENCE_S = 300.0
-SOURCES = {"mariadb-binlog": None, "steady-clock": "tools.bench.kit.clock_source"}
+SOURCES = {"mariadb-binlog": None, "steady-clock": "tools.bench.spark.clock_source"}
 """Formats, and the module that has the source where Spark does not find it."""
 
 
@@ -56,7 +56,7 @@ def run(source: str, options: dict[str, str], folder: str) -> list[dict[str, Any
     spark.sparkContext.setLogLevel("ERROR")
     phases.end("session", spark)
     if SOURCES[source] is not None:
-        from tools.bench.kit.clock_source import ClockSource  # noqa: PLC0415
+        from tools.bench.spark.clock_source import ClockSource  # noqa: PLC0415
 
         spark.dataSource.register(ClockSource)
     changes = spark.readStream.format(source).options(**options).load()

@@ -1,6 +1,6 @@
 """One client that commits as fast as it is let, and times each COMMIT: a process of its own, without a driver.
 
-    python -m tools.bench.kit.commit_client PORT COUNT
+    python -m tools.bench.replica.commit_client PORT COUNT
 
 Reads the account from the environment (BENCH_USER, BENCH_PASSWORD), writes one JSON list: nanoseconds per commit of one
 inserted row. The packets are made beforehand and sent over the bare socket, so that what is timed is the server.

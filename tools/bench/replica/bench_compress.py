@@ -21,7 +21,7 @@ from replica.protocol.constants import DumpFlag
 from replica.protocol.packets.packets import com_binlog_dump
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.replicas import replica_config
-from tools.bench.kit.relay_workloads import SERVER_OPTIONS, write
+from tools.bench.replica.relay_workloads import SERVER_OPTIONS, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

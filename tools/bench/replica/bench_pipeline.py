@@ -29,14 +29,14 @@ from tools.bench.kit.peer_programs import (
     java_program,
     python_packages,
 )
-from tools.bench.kit.relay_workloads import SERVER_OPTIONS, write
 from tools.bench.kit.workloads import WORKLOADS
+from tools.bench.replica.relay_workloads import SERVER_OPTIONS, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tools.bench.kit.relay_workloads import Span
+    from tools.bench.replica.relay_workloads import Span
 
 OURS = "ours"
 BARE = "receive only"
@@ -104,7 +104,9 @@ class Contenders:
         return {name: ways[name] for name in DOES if name in ways and name in (OURS, *wanted)}
 
     def _python(self, name: str, **more: Any) -> dict[str, Any]:
-        told = answer([sys.executable, "-m", "tools.bench.kit.pipeline_clients", name, json.dumps(self._asked | more)])
+        told = answer(
+            [sys.executable, "-m", "tools.bench.replica.pipeline_clients", name, json.dumps(self._asked | more)]
+        )
         if name == OURS:
             last = told["passes"][-1]
             self._asked |= {"rows": last["rows"], "received_bytes": last["received_bytes"]}

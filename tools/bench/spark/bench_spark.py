@@ -32,9 +32,9 @@ from streaming_source.source.data_source import MariaDbBinlogSource
 from tests.fixtures.mariadb import MariaDb
 from tools.bench.kit.ready_made import NAME as READY_MADE
 from tools.bench.kit.ready_made import write_partition
-from tools.bench.kit.spark_peer import peer_rate
 from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, ROOT, UNIX_SOCKETS, Run, drain, open_session
 from tools.bench.kit.workloads import BLOB, DATABASE, OPTIONS, WORKLOADS, binlog
+from tools.bench.spark.spark_peer import peer_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.spark.daemons import Daemon
-from tools.bench.kit.clock_source import NAME as CLOCK
-from tools.bench.kit.clock_source import ClockSource, due_at
 from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
 from tools.bench.kit.workloads import DATABASE
+from tools.bench.spark.clock_source import NAME as CLOCK
+from tools.bench.spark.clock_source import ClockSource, due_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,12 @@ def _running(changes: DataFrame, folder: str) -> Iterator[tuple[Any, Seen]]:
 def _write(server: MariaDb, first: int, rate: float, seconds: float) -> list[float]:
     connection = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
     given = {"connection": connection, "table": TABLE, "first": first, "rate": rate, "seconds": seconds}
-    command = [sys.executable, "-m", "tools.bench.kit.steady_writer", json.dumps(given | {"connections": CONNECTIONS})]
+    command = [
+        sys.executable,
+        "-m",
+        "tools.bench.spark.steady_writer",
+        json.dumps(given | {"connections": CONNECTIONS}),
+    ]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return list(json.loads(done.stdout.splitlines()[-1]))
 
@@ -196,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ]
         arguments += [part for source in limits.source or () for part in ("--source", source)]
         arguments += ["--server", limits.server] if limits.server else []
-        command = [sys.executable, "-m", "tools.bench.bench_latency", *arguments]
+        command = [sys.executable, "-m", "tools.bench.spark.bench_latency", *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None, "it was asked for"
             *_, last = (_echoed(line) for line in process.stdout)

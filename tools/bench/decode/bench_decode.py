@@ -34,7 +34,7 @@ WIDE_TARGET = 5.0
 
 
 def run_decoder(name: str, **arguments: Any) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tools.bench.kit.decoders", name, json.dumps(arguments)]
+    command = [sys.executable, "-m", "tools.bench.decode.decoders", name, json.dumps(arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 

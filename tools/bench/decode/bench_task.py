@@ -31,7 +31,7 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import BATCH_ROWS, read_changes
 from streaming_source.schema.row_schema import TableColumn
 from streaming_source.selection.resolver import SelectedTables
-from tools.bench.kit.decoders import MAGIC_BYTES
+from tools.bench.decode.decoders import MAGIC_BYTES
 from tools.bench.kit.workloads import BLOB, DATABASE, WORKLOADS, binlog
 
 if TYPE_CHECKING:

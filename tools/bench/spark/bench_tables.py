@@ -24,10 +24,10 @@ from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
-from tools.bench.kit.decoders import MAGIC_BYTES
-from tools.bench.kit.many_tables import binlog_of_tables
+from tools.bench.decode.decoders import MAGIC_BYTES
 from tools.bench.kit.process_times import peak_bytes
 from tools.bench.kit.workloads import DATABASE
+from tools.bench.spark.many_tables import binlog_of_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ def measure(paths: Mapping[int, Path], range_bytes: int, passes: int) -> dict[st
 def peak_megabytes(path: Path, range_bytes: int) -> float:
     """The most memory of a process that reads these ranges and nothing else, with what it maps."""
     given = json.dumps([(part.ranges[0].start, part.ranges[0].end) for part in partitions(path, range_bytes)])
-    command = [sys.executable, "-m", "tools.bench.bench_tables", "--peak", str(path), given]
+    command = [sys.executable, "-m", "tools.bench.spark.bench_tables", "--peak", str(path), given]
     return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.spark_home import spark_python, unpacked_spark_home
-from tools.bench.kit.clock_source import NAME as CLOCK
 from tools.bench.kit.workloads import DATABASE
+from tools.bench.spark.clock_source import NAME as CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def application(kind: str, server: MariaDb, folder: str) -> list[dict[str, Any]]
         environment["SPARK_HOME"] = str(unpacked_spark_home())
     if kind == "empty":
         environment["NUMBA_CACHE_DIR"] = f"{own}/kernels"
-    command = [sys.executable, "-m", "tools.bench.kit.start_application", json.dumps(given | {"folder": own})]
+    command = [sys.executable, "-m", "tools.bench.spark.start_application", json.dumps(given | {"folder": own})]
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, env=environment, timeout=TIMEOUT_S)
     if kind == "empty":
         with (next(Path(f"{own}/kernels").iterdir()) / "compiling").open("a", encoding="utf-8") as lock:

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.fixtures.mariadb import MariaDb
-from tools.bench import bench_decode, bench_dump, bench_plan, bench_relay, bench_tables
-from tools.bench.bench_pipeline import BARE, OURS, TOOL, measure
-from tools.bench.bench_spark import Comparison, fill_relay, serve
-from tools.bench.bench_task import Task, cpu_seconds
-from tools.bench.kit.many_tables import binlog_of_tables
-from tools.bench.kit.relay_workloads import SERVER_OPTIONS, write
+from tools.bench.decode import bench_decode, bench_dump
+from tools.bench.decode.bench_task import Task, cpu_seconds
 from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
 from tools.bench.kit.workloads import OPTIONS, WORKLOADS, binlog
+from tools.bench.replica import bench_relay
+from tools.bench.replica.bench_pipeline import BARE, OURS, TOOL, measure
+from tools.bench.replica.relay_workloads import SERVER_OPTIONS, write
+from tools.bench.spark import bench_plan, bench_tables
+from tools.bench.spark.bench_spark import Comparison, fill_relay, serve
+from tools.bench.spark.many_tables import binlog_of_tables
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -170,7 +172,7 @@ def _a_trigger(files: int) -> float:
 
 def _mirrored() -> dict[str, float]:
     """Run a small `bench mirror`, in a process of its own: its session needs Delta's jars from the start."""
-    command = [sys.executable, "-m", "tools.bench.bench_mirror", *MIRRORED]
+    command = [sys.executable, "-m", "tools.bench.mirror.bench_mirror", *MIRRORED]
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = json.loads(printed.rstrip().rpartition("\n")[2])
     changes, load = found["changes"][str(MIRRORED_TABLES)], found["load"][MIRRORED_ROWS]

@@ -1,4 +1,4 @@
-"""Decoders that bench_decode compares, each as a program: `python -m tools.bench.kit.decoders NAME JSON`.
+"""Decoders that bench_decode compares, each as a program: `python -m tools.bench.decode.decoders NAME JSON`.
 
 A fresh process a decoder gives clean CPU figures: user and system time of the decoding alone, without imports or
 compiling. Each prints one JSON object: rows, bytes, wall and cpu in seconds. Bytes are bytes of binlog.

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 from replica.errors import ReplicaError
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.replicas import replica_config
-from tools.bench.kit.receiving import Run, receive_bare, receive_relay
-from tools.bench.kit.relay_workloads import LARGE, SERVER_OPTIONS, SMALL, Span, write
 from tools.bench.kit.workloads import CACHE
+from tools.bench.replica.receiving import Run, receive_bare, receive_relay
+from tools.bench.replica.relay_workloads import LARGE, SERVER_OPTIONS, SMALL, Span, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """One way to get a whole table out of a server, in a process of its own, so that its CPU seconds are its own.
 
-    python -m tools.bench.kit.table_peers WAY '{"port", "user", "password", "workload", "rows", "connections"}'
+    python -m tools.bench.snapshot.table_peers WAY '{"port", "user", "password", "workload", "rows", "connections"}'
 
 receive     the bytes of the same SELECT over the binary protocol, and nothing else: every way has to do that much
 reader      our own, without Spark: snapshot transactions, rows as row images, decoded to Arrow batches
@@ -33,9 +33,9 @@ from replica.snapshot.rows.select_list import select_list
 from replica.snapshot.spool.events import begin_events, end_event, end_statement, rows_events
 from replica.snapshot.spool.spool import LastTransaction
 from tools.bench.kit.process_times import peak_bytes
-from tools.bench.kit.table_engine import WholeTable, flat_decoder
-from tools.bench.kit.table_workloads import TABLES
 from tools.bench.kit.workloads import DATABASE
+from tools.bench.snapshot.table_engine import WholeTable, flat_decoder
+from tools.bench.snapshot.table_workloads import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

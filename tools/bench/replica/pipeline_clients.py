@@ -1,4 +1,4 @@
-"""The Python clients of bench_pipeline, each as a program: `python -m tools.bench.kit.pipeline_clients NAME JSON`.
+"""The Python clients of bench_pipeline, each as a program: `python -m tools.bench.replica.pipeline_clients NAME JSON`.
 
 All read the same part of a running server's binlog over the network and print one JSON object: `passes`, with the row
 changes, CPU and wall seconds of each, and `start_cpu`, what the process used beside them. Where `seconds` are given,
@@ -29,7 +29,7 @@ MAGIC_BYTES = 4
 def ours(asked: dict[str, Any]) -> list[dict[str, Any]]:
     """Receive into a relay log, fsync, and decode it to RecordBatches as tasks do, one after the other."""
     from replica.protocol.gtid import GtidPosition  # noqa: PLC0415  (the others do not load what is ours)
-    from tools.bench.kit.receiving import receive_relay  # noqa: PLC0415
+    from tools.bench.replica.receiving import receive_relay  # noqa: PLC0415
 
     config = _config(asked)
     positions = GtidPosition.parse(asked["from"]), GtidPosition.parse(asked["until"])
@@ -64,7 +64,7 @@ def _decoded(folder: Path, file: str) -> int:
     from replica.rows.scan.scan import scan  # noqa: PLC0415
     from streaming_source.rows.partition import ChangePartition, MappedRange  # noqa: PLC0415
     from streaming_source.rows.reader import read_changes  # noqa: PLC0415
-    from tools.bench.bench_task import read_plan  # noqa: PLC0415
+    from tools.bench.decode.bench_task import read_plan  # noqa: PLC0415
 
     log = RelayLog(folder)
     head = log.head()
@@ -81,7 +81,7 @@ def _decoded(folder: Path, file: str) -> int:
 def receive_only(asked: dict[str, Any]) -> list[dict[str, Any]]:
     """Receive as many bytes as ours did, and drop them."""
     from replica.protocol.gtid import GtidPosition  # noqa: PLC0415
-    from tools.bench.kit.receiving import receive_bare  # noqa: PLC0415
+    from tools.bench.replica.receiving import receive_bare  # noqa: PLC0415
 
     start = GtidPosition.parse(asked["from"])
     runs = [receive_bare(_config(asked), start, asked["received_bytes"]) for _ in range(asked["passes"])]

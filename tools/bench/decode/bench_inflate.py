@@ -23,7 +23,7 @@ from replica.protocol.compression import inflate
 from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.rows.rows_event import RowsEvent
 from tests.fixtures.mariadb import MariaDb
-from tools.bench.bench_decode import run_decoder
+from tools.bench.decode.bench_decode import run_decoder
 from tools.bench.kit.workloads import COMPRESS, DATABASE, OPTIONS, binlog
 
 if TYPE_CHECKING:

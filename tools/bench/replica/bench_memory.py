@@ -20,8 +20,8 @@ from replica.options.config import ReplicaConfig
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.mariadb import MariaDb
 from tools.bench.kit.process_times import peak_bytes
-from tools.bench.kit.receiving import receive_relay
 from tools.bench.kit.workloads import CACHE
+from tools.bench.replica.receiving import receive_relay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def measure(megabytes: int, version: str | None = None) -> dict[str, Any]:
             write_transaction(server, megabytes)
             user, password = server.add_user()
             arguments = [server.host, str(server.port), user, password, str(folder / "relay"), server.gtid_binlog_pos()]
-            command = [sys.executable, "-m", "tools.bench.bench_memory", "--child", *arguments]
+            command = [sys.executable, "-m", "tools.bench.replica.bench_memory", "--child", *arguments]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             return {**json.loads(done.stdout), "server": server.version}
     finally:

@@ -1,4 +1,4 @@
-"""Writer of one-row transactions at a steady rate, in its own process: `python -m tools.bench.spark.steady_writer JSON`.
+"""Writer of transactions of one row at a steady rate: `python -m tools.bench.spark.steady_writer JSON`.
 
 In: connection, table, first id, rate, seconds, connections. Out: the last line is a JSON list, for each row the moment
 its COMMIT came back (seconds since 1970). Rows are due at fixed moments, shared by several connections in turn; one

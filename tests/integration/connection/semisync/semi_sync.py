@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from replica.live import session
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
+from replica.semisync.frame import ack_packet
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:
     import contextlib
     from pathlib import Path
+
+    import pytest
 
 WAIT_S = 60.0
 NEVER = GtidPosition.parse("4294967295-1-1")
@@ -38,6 +42,18 @@ def semi_sync(server: MariaDb, name: str) -> int:
 def switched_on(server: MariaDb) -> bool:
     server.sql("INSERT INTO s.t VALUES (0)")
     return bool(server.sql("SHOW STATUS LIKE 'Rpl_semi_sync_master_status'")[0][1] == "ON")
+
+
+def noted_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Every acknowledgement that is sent from now on, in order."""
+    seen: list[tuple[str, int]] = []
+
+    def noting(file: str, position: int) -> bytes:
+        seen.append((file, position))
+        return ack_packet(file, position)
+
+    monkeypatch.setattr(session, "ack_packet", noting)
+    return seen
 
 
 def start_semi_sync(

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
 
-import replica.live.session
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
-from replica.semisync.frame import ack_packet
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
@@ -21,48 +17,22 @@ from tests.integration.connection.semisync.semi_sync import (
     LONG_HEARTBEAT_S,
     OPTIONS,
     WAIT_S,
+    noted_acknowledgements,
     semi_sync,
-    start_semi_sync,
     switched_on,
     with_database,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture(scope="module")
-def primary(server_version: str) -> Iterator[MariaDb]:
-    with MariaDb(server_version, *OPTIONS) as server:
-        yield with_database(server)
-
-
-@pytest.fixture(scope="module")
-def any_primary() -> Iterator[MariaDb]:
-    with MariaDb(None, *OPTIONS) as server:
-        yield with_database(server)
-
-
-@pytest.fixture
-def running() -> Iterator[Callable[..., EmbeddedReplica]]:
-    with contextlib.ExitStack() as stack:
-        yield functools.partial(start_semi_sync, stack)
-
-
 @pytest.fixture
 def acknowledged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Every acknowledgement that is sent, in order."""
-    seen: list[tuple[str, int]] = []
-
-    def noting(file: str, position: int) -> bytes:
-        seen.append((file, position))
-        return ack_packet(file, position)
-
-    monkeypatch.setattr(replica.live.session, "ack_packet", noting)
-    return seen
+    return noted_acknowledgements(monkeypatch)
 
 
 def load(server: MariaDb, sessions: int, transactions: int) -> None:

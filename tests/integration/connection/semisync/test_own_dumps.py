@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import subprocess
 import sys
@@ -26,7 +25,6 @@ from tests.integration.connection.semisync.semi_sync import (
     OPTIONS,
     WAIT_S,
     semi_sync,
-    start_semi_sync,
     with_database,
 )
 
@@ -35,24 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.server
-
-
-@pytest.fixture(scope="module")
-def primary(server_version: str) -> Iterator[MariaDb]:
-    with MariaDb(server_version, *OPTIONS) as server:
-        yield with_database(server)
-
-
-@pytest.fixture(scope="module")
-def any_primary() -> Iterator[MariaDb]:
-    with MariaDb(None, *OPTIONS) as server:
-        yield with_database(server)
-
-
-@pytest.fixture
-def running() -> Iterator[Callable[..., EmbeddedReplica]]:
-    with contextlib.ExitStack() as stack:
-        yield functools.partial(start_semi_sync, stack)
 
 
 def left_behind(directory: Path) -> tuple[DumpThread, ...]:

@@ -141,4 +141,4 @@ def test_no_other_test_writes_events_of_its_own() -> None:
     layouts = re.compile(r"struct\.pack\(\s*\"<(QIB|IIBHH|H50sIB|BIII)\"")
     sources = files(PROJECT / "tests", "**/*.py")
     writing = [path for path in sources if layouts.search(path.read_text(encoding="utf-8"))]
-    assert {path.parent for path in writing} == {PROJECT / "tests" / "kit"}
+    assert {path.parent for path in writing} == {PROJECT / "tests" / "kit" / "binlog"}

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from demo.written import Written
-from tests.fixtures.workload import literal
+from tests.fixtures.load.workload import literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from replica.protocol.events.binlog_file import walk
 from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.rows.rows_event import ROWS_EVENTS
 from replica.rows.scan.expand import expand
-from tests.kit import bodies
+from tests.kit.binlog import bodies
 from tests.kit.tree import files
 from tests.vectors.load import HERE
 

@@ -23,8 +23,8 @@ import psutil
 from streaming_source import audit
 from tests.fixtures.jars import delta_settings
 from tests.fixtures.mariadb import MariaDb
-from tools.bench.kit.mirror_runs import DATABASE, Bench, Measured, measured
 from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
+from tools.bench.mirror.mirror_runs import DATABASE, Bench, Measured, measured
 from tools.proofs import repeat
 from tools.proofs.soak.mirror.faults import SHOWN, statement
 

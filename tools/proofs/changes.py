@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.fixtures.workload import Row, Table, Workload
+    from tests.fixtures.load.workload import Row, Table, Workload
 
 Image = dict[str, Any]
 

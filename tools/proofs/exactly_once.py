@@ -30,10 +30,10 @@ import psutil
 import pyarrow.parquet as pq
 
 from tests.fixtures.installation import PROJECT, installations
+from tests.fixtures.load.workload import DATABASE, Workload
 from tests.fixtures.mariadb import MariaDb
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.spark_home import spark_python
-from tests.fixtures.workload import DATABASE, Workload
 from tools.proofs import repeat
 from tools.proofs.changes import DeliveredChange, check
 

@@ -2,8 +2,8 @@
 
 One call processes the rows of a run. A row is written whole or not at all. If the space ends, the kernel returns before
 the unfinished row and starts with it at the next call. Every length is checked against the row's end first, and every
-value against its column. tests/kit/plain_result_rows.py does the same in plain Python. The values are written by
-kernel_result_values.py and kernel_result_values.py.
+value against its column. tests/kit/snapshot/plain_result_rows.py does the same in plain Python. The values are
+written by kernel_result_values.py.
 
 Source: Protocol_binary in sql/protocol.cc, pack_row in sql/rpl_record.cc.
 """

@@ -2,7 +2,7 @@
 
 Each helper takes a column's record, the address of the value, the end of its row, and the target address. It returns a
 RowOutcome and the addresses after the value in source and target. No helper reads beyond the row's end, and a value
-that its column cannot hold is refused. tests/kit/plain_result_rows.py does the same in plain Python.
+that its column cannot hold is refused. tests/kit/snapshot/plain_result_rows.py does the same in plain Python.
 
 Source: Protocol_binary in sql/protocol.cc, Field_*::pack in sql/field.cc.
 """
@@ -207,7 +207,7 @@ def put_counted(record: int, p: int, stop: int, end: int, q: int) -> tuple[int, 
 
 # Each helper has the signature of those in kernel_result_values.py: a record, the value, the end of its row, and the
 # target. It returns a RowOutcome and the addresses after the value in source and target.
-# tests/kit/plain_result_rows.py does the same in plain Python.
+# tests/kit/snapshot/plain_result_rows.py does the same in plain Python.
 #
 # Source: Protocol_binary in sql/protocol.cc, Field_*::pack in sql/field.cc.
 

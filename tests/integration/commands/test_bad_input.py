@@ -21,11 +21,11 @@ from replica.errors import (
 )
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
-from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import LONG_HEARTBEAT_S
+from tests.integration.connection.semisync.semi_sync import LONG_HEARTBEAT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

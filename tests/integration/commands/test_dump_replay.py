@@ -20,8 +20,8 @@ from replica.readers.rows.names import Names
 from replica.readers.rows.progress import Notices
 from replica.readers.rows.reading import OPTIONS, ChosenTransactions, Reading
 from replica.schema.catalog import omits_generated
+from tests.fixtures.load.workload import DATABASE, TABLES, Workload
 from tests.fixtures.mariadb import MariaDb
-from tests.fixtures.workload import DATABASE, TABLES, Workload
 from tests.integration.rows.type_cases import CASES
 
 if TYPE_CHECKING:

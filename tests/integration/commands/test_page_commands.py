@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.beside import beside
 from tests.fixtures.installation import PROJECT
+from tests.fixtures.load.beside import beside
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.kit.page_blocks import block
 

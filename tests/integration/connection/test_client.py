@@ -15,9 +15,9 @@ from replica.protocol.header import parse_header
 from replica.relay_log.directory.lock import RelayLock
 from replica.relay_log.log import RelayLog
 from replica.relay_log.walks.last_event import last_event
-from tests.fixtures.listing import list_events, relay_files, relay_gtids, server_gtids
+from tests.fixtures.logs.listing import list_events, relay_files, relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from replica.protocol.constants import DumpFlag
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.packets.login import Capability
 from replica.protocol.packets.packets import PACKET_HEADER_LENGTH, PacketSplitter, com_binlog_dump
-from tests.fixtures import proxy as proxies
 from tests.fixtures.installation import installations
-from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network import proxy as proxies
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:

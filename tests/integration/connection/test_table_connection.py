@@ -20,7 +20,7 @@ from replica.protocol.packets.packets import MAX_PIECE, PacketSplitter
 from replica.protocol.wire import Cursor
 from replica.snapshot.connection.connection import TableConnection
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:

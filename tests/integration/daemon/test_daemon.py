@@ -22,11 +22,11 @@ from replica.errors import DataLossError
 from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.log import RelayLog
 from tests.fixtures.installation import PROJECT
-from tests.fixtures.listing import relay_gtids, server_gtids
-from tests.fixtures.log_lines import logged
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.log_lines import logged
 from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.ports import reserved_port
-from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.small_disk import MountRefusedError, small_disk
 
 if TYPE_CHECKING:

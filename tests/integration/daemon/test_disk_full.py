@@ -14,7 +14,7 @@ from replica.errors import RelayError
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_writer.open_file import RESERVE_BYTES
-from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.fixtures.small_disk import MountRefusedError, small_disk
@@ -22,6 +22,8 @@ from tests.fixtures.small_disk import MountRefusedError, small_disk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from replica.options.config import ReplicaConfig
 
 pytestmark = pytest.mark.server
 
@@ -53,6 +55,18 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield mounted
 
 
+@contextlib.contextmanager
+def streaming(config: ReplicaConfig, directory: Path) -> Iterator[tuple[EmbeddedReplica, Sequence[Mapping[str, Any]]]]:
+    """A replica that is connected, and what it logs."""
+    with (
+        structlog.testing.capture_logs() as logs,
+        EmbeddedReplica(config, directory, log=structlog.get_logger()) as replica,
+    ):
+        replica.start(None)
+        wait_until(lambda: replica.progress.connections, "connected")
+        yield replica, logs
+
+
 def fill(disk: Path, leave_bytes: int) -> Path:
     """Take the disk but for `leave_bytes`."""
     filler = disk / "filler"
@@ -80,13 +94,8 @@ def test_a_full_disk_is_waited_for(primary: MariaDb, disk: Path) -> None:
     config = replica_config(primary, semi_sync=True, heartbeat_s=LONG_HEARTBEAT_S, min_free_bytes=1)
     # No option allows this: where a write happens to take the last byte, receiving would pause before the next fails.
     config = config.model_copy(update={"min_free_bytes": 0})
-    with (
-        structlog.testing.capture_logs() as logs,
-        EmbeddedReplica(config, disk / "relay", log=structlog.get_logger()) as replica,
-    ):
+    with streaming(config, disk / "relay") as (replica, logs):
         progress = replica.progress
-        replica.start(None)
-        wait_until(lambda: replica.progress.connections, "connected")
         write_mebibytes(primary, 1)
         assert caught_up(primary, replica)
         filler = fill(disk, 3 << 20)
@@ -114,13 +123,8 @@ def test_a_full_disk_is_waited_for(primary: MariaDb, disk: Path) -> None:
 def test_a_disk_that_is_nearly_full_makes_receiving_pause(primary: MariaDb, disk: Path) -> None:
     before = len(server_gtids(primary))
     config = replica_config(primary, heartbeat_s=0.2, min_free_bytes=8 << 20)
-    with (
-        structlog.testing.capture_logs() as logs,
-        EmbeddedReplica(config, disk / "relay", log=structlog.get_logger()) as replica,
-    ):
+    with streaming(config, disk / "relay") as (replica, logs):
         progress = replica.progress
-        replica.start(None)
-        wait_until(lambda: replica.progress.connections, "connected")
         write_mebibytes(primary, 1)
         assert caught_up(primary, replica)
         filler = fill(disk, 9 << 20)
@@ -154,16 +158,8 @@ def test_made_up_errors_are_waited_for_too(primary: MariaDb, tmp_path: Path, mon
         return real(descriptor, data, offset)
 
     monkeypatch.setattr("os.pwrite", maybe)
-    with (
-        structlog.testing.capture_logs() as logs,
-        EmbeddedReplica(
-            replica_config(primary, semi_sync=True, heartbeat_s=LONG_HEARTBEAT_S, min_free_bytes=1),
-            tmp_path,
-            log=structlog.get_logger(),
-        ) as replica,
-    ):
-        replica.start(None)
-        wait_until(lambda: replica.progress.connections, "connected")
+    config = replica_config(primary, semi_sync=True, heartbeat_s=LONG_HEARTBEAT_S, min_free_bytes=1)
+    with streaming(config, tmp_path) as (replica, logs):
         for _ in range(3):
             full = True
             write_mebibytes(primary, 1)

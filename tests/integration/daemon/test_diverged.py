@@ -11,7 +11,7 @@ import structlog
 from replica.errors import PositionLostError
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
-from tests.fixtures.listing import relay_gtids
+from tests.fixtures.logs.listing import relay_gtids
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.replicas import replica_config
 

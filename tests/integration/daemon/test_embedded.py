@@ -16,7 +16,7 @@ from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.lock import RelayLock
 from tests.fixtures.installation import PROJECT
-from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.replicas import replica_config
 

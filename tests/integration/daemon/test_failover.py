@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 import structlog
 
-import replica.live.session
 from replica.errors import PositionLostError, PrerequisiteError
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
-from replica.semisync.frame import ack_packet
-from tests.fixtures.listing import relay_gtids
+from tests.fixtures.logs.listing import relay_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import LONG_HEARTBEAT_S, OPTIONS, semi_sync, switched_on
+from tests.integration.connection.semisync.semi_sync import (
+    LONG_HEARTBEAT_S,
+    OPTIONS,
+    noted_acknowledgements,
+    semi_sync,
+    switched_on,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from replica.options.config import ReplicaConfig
 
 pytestmark = pytest.mark.server
 
@@ -59,11 +66,21 @@ def hosts(*servers: MariaDb) -> str:
     return ",".join(f"{server.host}:{server.port}" for server in servers)
 
 
+def follow(first: MariaDb, second: MariaDb, **options: object) -> ReplicaConfig:
+    return replica_config(first, host=hosts(first, second), **options)
+
+
+@contextlib.contextmanager
+def started(config: ReplicaConfig, directory: Path, position: GtidPosition | None = None) -> Iterator[EmbeddedReplica]:
+    with EmbeddedReplica(config, directory) as replica:
+        replica.start(position)
+        yield replica
+
+
 def test_the_next_host_goes_on_at_the_same_gtid(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
     first, second = pair
-    config = replica_config(first, host=hosts(first, second))
-    with EmbeddedReplica(config, tmp_path) as replica:
-        replica.start(GtidPosition())
+    config = follow(first, second)
+    with started(config, tmp_path, GtidPosition()) as replica:
         first.sql("INSERT INTO d.t VALUES (1)")
         assert replica.wait_for(GtidPosition.parse(first.gtid_binlog_pos()), WAIT_S)
         in_step(first, second)
@@ -78,9 +95,8 @@ def test_the_next_host_goes_on_at_the_same_gtid(pair: tuple[MariaDb, MariaDb], t
 
 def test_a_host_that_lags_is_waited_for(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
     first, second = pair
-    config = replica_config(first, host=hosts(first, second))
-    with EmbeddedReplica(config, tmp_path) as replica:
-        replica.start(GtidPosition())
+    config = follow(first, second)
+    with started(config, tmp_path, GtidPosition()) as replica:
         assert replica.wait_for(GtidPosition.parse("0-1-2"), WAIT_S)
         in_step(first, second)
         second.sql("STOP SLAVE")
@@ -109,7 +125,7 @@ def diverge(first: MariaDb, second: MariaDb) -> None:
 
 def test_a_host_that_diverged_is_passed_over(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
     first, second = pair
-    config = replica_config(first, host=hosts(first, second))
+    config = follow(first, second)
     with (
         structlog.testing.capture_logs() as logs,
         EmbeddedReplica(config, tmp_path, log=structlog.get_logger()) as replica,
@@ -131,34 +147,29 @@ def test_a_host_that_diverged_is_passed_over(pair: tuple[MariaDb, MariaDb], tmp_
 
 def test_when_every_host_refuses_each_is_named(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
     first, second = pair
-    config = replica_config(first, host=hosts(first, second))
-    with EmbeddedReplica(config, tmp_path) as replica:
-        replica.start(GtidPosition())
+    config = follow(first, second)
+    with started(config, tmp_path, GtidPosition()) as replica:
         diverge(first, second)
         assert replica.wait_for(GtidPosition.parse("0-1-3"), WAIT_S)
     first.reset_master()
     first.sql(*["INSERT INTO d.t VALUES (5)"] * 5)
-    with EmbeddedReplica(config, tmp_path) as replica:
-        replica.start(None)
-        with pytest.raises(PositionLostError, match="every server refused") as caught:
-            replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
+    with started(config, tmp_path) as replica, pytest.raises(PositionLostError, match="every server refused") as caught:
+        replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
     assert f"{hosts(first)}: " in caught.value.message
     assert f"{hosts(second)}: " in caught.value.message
 
 
 def test_a_reset_host_is_passed_over(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
     first, second = pair
-    config = replica_config(first, host=hosts(first, second))
-    with EmbeddedReplica(config, tmp_path) as replica:
-        replica.start(GtidPosition())
+    config = follow(first, second)
+    with started(config, tmp_path, GtidPosition()) as replica:
         assert replica.wait_for(GtidPosition.parse("0-1-2"), WAIT_S)
     in_step(first, second)
     second.sql("STOP SLAVE")
     first.reset_master()
     first.sql(*["INSERT INTO d.t VALUES (1)"] * 4)
     second.sql("INSERT INTO d.t VALUES (2)")
-    with EmbeddedReplica(config, tmp_path) as replica:
-        replica.start(None)
+    with started(config, tmp_path) as replica:
         assert replica.wait_for(GtidPosition.parse("0-2-3"), WAIT_S)
     assert relay_gtids(second, tmp_path) == ["0-1-1", "0-1-2", "0-2-3"]
 
@@ -170,19 +181,15 @@ def test_a_replica_that_does_not_log_what_it_replicates(tmp_path: Path) -> None:
         first.sql("CREATE DATABASE d", "CREATE TABLE d.t(a INT)")
         caught_up = lambda: second.value("SELECT @@gtid_slave_pos") == first.gtid_binlog_pos()  # noqa: E731
         wait_until(caught_up, "the server's own replica caught up")
-        config = replica_config(first, host=hosts(first, second))
-        with EmbeddedReplica(config, tmp_path) as replica:
-            replica.start(GtidPosition())
+        config = follow(first, second)
+        with started(config, tmp_path, GtidPosition()) as replica:
             assert replica.wait_for(GtidPosition.parse("0-1-2"), WAIT_S)
         alone = replica_config(second)
-        with EmbeddedReplica(alone, tmp_path) as replica:
-            replica.start(None)
-            with pytest.raises(PrerequisiteError, match="does not log"):
-                replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
+        with started(alone, tmp_path) as replica, pytest.raises(PrerequisiteError, match="does not log"):
+            replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
         first.kill()
         second.sql("STOP SLAVE", "INSERT INTO d.t VALUES (2)")
-        with EmbeddedReplica(config, tmp_path) as replica:
-            replica.start(None)
+        with started(config, tmp_path) as replica:
             assert replica.wait_for(GtidPosition.parse("0-2-3"), WAIT_S)
         assert relay_gtids(second, tmp_path) == ["0-1-1", "0-1-2", "0-2-3"]
 
@@ -191,17 +198,14 @@ def test_a_replica_that_went_further_without_logging(tmp_path: Path) -> None:
     with MariaDb(server_id=1) as first, MariaDb(server_id=2) as second:
         replicate(first, second)
         first.sql("CREATE DATABASE d", "CREATE TABLE d.t(a INT)")
-        config = replica_config(first, host=hosts(first, second))
-        with EmbeddedReplica(config, tmp_path) as replica:
-            replica.start(GtidPosition())
+        config = follow(first, second)
+        with started(config, tmp_path, GtidPosition()) as replica:
             assert replica.wait_for(GtidPosition.parse("0-1-2"), WAIT_S)
         first.sql("INSERT INTO d.t VALUES (1)")
         wait_until(lambda: second.value("SELECT @@gtid_slave_pos") == "0-1-3", "the server's own replica caught up")
         second.sql("STOP SLAVE", "INSERT INTO d.t VALUES (2)")
-        with EmbeddedReplica(replica_config(second), tmp_path) as replica:
-            replica.start(None)
-            with pytest.raises(PositionLostError, match="0-1-2"):
-                replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
+        with started(replica_config(second), tmp_path) as replica, pytest.raises(PositionLostError, match="0-1-2"):
+            replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
         assert relay_gtids(first, tmp_path) == ["0-1-1", "0-1-2"]
 
 
@@ -209,20 +213,13 @@ def test_acknowledgements_after_a_failover_are_of_the_new_primarys_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old primary was in a later file: its name, said to the new one, would release commits we never saw."""
-    sent: list[tuple[str, int]] = []
-
-    def noting(file: str, position: int) -> bytes:
-        sent.append((file, position))
-        return ack_packet(file, position)
-
-    monkeypatch.setattr(replica.live.session, "ack_packet", noting)
+    sent = noted_acknowledgements(monkeypatch)
     options = (*OPTIONS, "--log-slave-updates")
     with MariaDb(None, *options, server_id=1) as first, MariaDb(None, *options, server_id=2) as second:
         replicate(first, second)
         first.sql("CREATE DATABASE s", "CREATE TABLE s.t(a INT)", *["FLUSH BINARY LOGS"] * 8)
-        config = replica_config(first, host=hosts(first, second), semi_sync=True, heartbeat_s=LONG_HEARTBEAT_S)
-        with EmbeddedReplica(config, tmp_path) as ours:
-            ours.start(GtidPosition())
+        config = follow(first, second, semi_sync=True, heartbeat_s=LONG_HEARTBEAT_S)
+        with started(config, tmp_path, GtidPosition()) as ours:
             wait_until(lambda: semi_sync(first, "clients") == 1, "the primary counts us")
             wait_until(lambda: switched_on(first), "semi-sync is on")
             load(first, 20)

@@ -13,10 +13,10 @@ import pytest
 from replica.daemon.status.record import read_status
 from replica.errors import AuthenticationError, ConfigError
 from tests.fixtures.installation import PROJECT
-from tests.fixtures.listing import relay_gtids, server_gtids
-from tests.fixtures.log_lines import logged
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.log_lines import logged
 from tests.fixtures.mariadb import wait_until
-from tools.bench.bench_fleet import pss_mb
+from tools.bench.replica.bench_fleet import pss_mb
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,9 @@ from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.identity import IDENTITY_NAME, source_of
 from replica.relay_log.log import RelayLog
 from replica.relay_log.walks.last_event import fingerprint_at
-from tests.fixtures.galera import GaleraCluster
-from tests.fixtures.listing import relay_gtids
+from tests.fixtures.logs.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until
+from tests.fixtures.other_servers.galera import GaleraCluster
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from replica.options.config import ReplicaConfig
     from replica.relay_log.location import RelayHead
-    from tests.fixtures.galera import GaleraNode
+    from tests.fixtures.other_servers.galera import GaleraNode
 
 pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 

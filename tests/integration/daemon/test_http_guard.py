@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.certificates import Certificates
 from tests.fixtures.installation import CACHE, PROJECT
 from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.network.certificates import Certificates
 from tests.fixtures.ports import reserved_port
 
 if TYPE_CHECKING:

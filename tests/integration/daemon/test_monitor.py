@@ -13,7 +13,7 @@ from replica.daemon.config import DaemonConfig
 from replica.daemon.monitor import Monitor
 from replica.handshake.login import login
 from tests.fixtures.mariadb import wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:

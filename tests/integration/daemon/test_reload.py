@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.installation import PROJECT
-from tests.fixtures.listing import relay_gtids
-from tests.fixtures.log_lines import logged
+from tests.fixtures.logs.listing import relay_gtids
+from tests.fixtures.logs.log_lines import logged
 from tests.fixtures.mariadb import MariaDb, wait_until
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.installation import PROJECT
-from tests.fixtures.listing import gtids_in, relay_files, relay_gtids, server_gtids
-from tests.fixtures.log_lines import logged
+from tests.fixtures.logs.listing import gtids_in, relay_files, relay_gtids, server_gtids
+from tests.fixtures.logs.log_lines import logged
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from replica.handshake.start.resume import Stored
 from replica.live.embedded import EmbeddedReplica
 from replica.live.session import StaleStreamCheck
 from replica.protocol.gtid import GtidPosition
-from tests.fixtures.listing import relay_gtids
+from tests.fixtures.logs.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:

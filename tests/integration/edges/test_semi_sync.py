@@ -15,9 +15,9 @@ from replica.protocol.packets.packets import pack
 from replica.semisync.frame import ack_packet
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.fixtures.raw_dump import REGISTERED, Arrived, RawDump
+from tests.fixtures.network.raw_dump import REGISTERED, Arrived, RawDump
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import LONG_HEARTBEAT_S
+from tests.integration.connection.semisync.semi_sync import LONG_HEARTBEAT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

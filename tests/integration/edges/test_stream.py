@@ -16,11 +16,11 @@ from replica.protocol.events.transaction_events import GtidEvent, GtidListEvent
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.packets.packets import PacketSplitter, parse_reply
 from replica.protocol.rows.rows_event import RowsEvent
-from tests.fixtures.listing import relay_gtids
+from tests.fixtures.logs.listing import relay_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.fixtures.raw_dump import REGISTERED, RawDump
+from tests.fixtures.network.raw_dump import REGISTERED, RawDump
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import LONG_HEARTBEAT_S
+from tests.integration.connection.semisync.semi_sync import LONG_HEARTBEAT_S
 from tests.integration.edges.log import log_of
 from tests.integration.edges.streams import WAIT_S, receive
 

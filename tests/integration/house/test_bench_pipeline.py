@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tools.bench.bench_pipeline import main
+from tools.bench.replica.bench_pipeline import main
 
 pytestmark = pytest.mark.server
 

@@ -14,7 +14,7 @@ from replica.handshake.start.resume import Stored
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
-from tests.fixtures.listing import relay_files
+from tests.fixtures.logs.listing import relay_files
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.daemon.test_failover import replicate

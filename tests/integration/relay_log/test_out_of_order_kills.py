@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.installation import PROJECT
-from tests.fixtures.listing import relay_files
+from tests.fixtures.logs.listing import relay_files
 from tests.fixtures.mariadb import MariaDb, wait_until
 
 if TYPE_CHECKING:

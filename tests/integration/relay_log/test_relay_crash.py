@@ -14,9 +14,9 @@ import pytest
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import relay_numbers
 from replica.relay_writer.writer import RelayWriter
-from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.integration.relay_log.test_relay_live import receive
-from tests.unit.relay_writer.recorded_disk import Disk, Recorder, put
+from tests.kit.relay.recorded_disk import Disk, Recorder, put
 
 if TYPE_CHECKING:
     from pathlib import Path

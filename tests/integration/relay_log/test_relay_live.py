@@ -26,9 +26,9 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import OPTIONS
-from tools.bench.bench_memory import WANTED_PEAK_MB
-from tools.bench.bench_memory import measure as measure_memory
+from tests.integration.connection.semisync.semi_sync import OPTIONS
+from tools.bench.replica.bench_memory import WANTED_PEAK_MB
+from tools.bench.replica.bench_memory import measure as measure_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

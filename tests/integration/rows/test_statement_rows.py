@@ -14,8 +14,8 @@ from streaming_source.files.partition import read_file_changes
 from streaming_source.rows.reader import read_changes
 from tests.integration.schema.schema_stream import Stream
 from tests.integration.schema.test_statement_dml import CASES, MIXED, STATEMENT, Shop
-from tests.integration.snapshot.query import SnapshotQuery
-from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill
+from tests.integration.snapshot.kit.query import SnapshotQuery
+from tests.integration.snapshot.kit.tables import METADATA, SMALL_CHUNKS, fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

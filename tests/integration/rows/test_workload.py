@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.workload import TABLES, Workload
+from tests.fixtures.load.workload import TABLES, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tools.bench.bench_guard import AGAIN, lines_of, looked_at_again, too_low
-from tools.bench.kit import guard_ratios
-from tools.bench.kit.guard_ratios import JDBC, PLAN, RECIPE, RELAY, TABLES, TOOL, measured_again
+from tools.bench.guard import guard_ratios
+from tools.bench.guard.bench_guard import AGAIN, lines_of, looked_at_again, too_low
+from tools.bench.guard.guard_ratios import JDBC, PLAN, RECIPE, RELAY, TABLES, TOOL, measured_again
 
 if TYPE_CHECKING:
     from collections.abc import Collection

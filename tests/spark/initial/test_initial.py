@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming_source.rows.read_plan import FIRST_ORDINAL
-from tests.fixtures.beside import moving_keys
+from tests.fixtures.load.beside import moving_keys
 from tests.spark.queries import Shop, wait
 from tests.spark.strict_sink import StrictSink, fill, state
 

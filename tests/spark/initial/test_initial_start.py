@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.beside import moving_keys
+from tests.fixtures.load.beside import moving_keys
 from tests.spark.daemons import Daemon
 from tests.spark.initial.test_initial import StrictSink, fill, state
 from tests.spark.queries import PATIENCE_S, Shop, wait

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException
 
-from tests.fixtures.beside import beside
+from tests.fixtures.load.beside import beside
 
 if TYPE_CHECKING:
     import threading

@@ -16,7 +16,7 @@ import pytest
 from replica.protocol.gtid import GtidPosition, covers
 from replica.relay_log.directory.readers import registered_readers
 from streaming_source import started
-from tests.fixtures.workload import DATABASE, Workload
+from tests.fixtures.load.workload import DATABASE, Workload
 from tests.integration.daemon.test_failover import hosts, in_step, replicate
 from tests.spark.daemons import Daemon
 from tests.spark.queries import Run, Shop, ids, wait

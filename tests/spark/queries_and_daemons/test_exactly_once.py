@@ -6,7 +6,7 @@ import pytest
 
 from tools.proofs.exactly_once import prove
 
-# tests/system/test_soak_spark.py kills in every run of the suite, at points it chooses.
+# tests/system/soak/test_soak_spark.py kills in every run of the suite, at points it chooses.
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.slow]
 
 

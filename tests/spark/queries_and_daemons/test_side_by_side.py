@@ -16,10 +16,10 @@ from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.lock import lock_holder
 from replica.relay_log.directory.readers import registered_readers
-from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.logs.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.replicas import replica_config
-from tests.integration.connection.semi_sync import OPTIONS, semi_sync
+from tests.integration.connection.semisync.semi_sync import OPTIONS, semi_sync
 from tests.spark.daemons import Daemon
 from tests.spark.queries import PATIENCE_S, Run, Shop, ids, wait
 

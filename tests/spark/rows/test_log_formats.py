@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.fixtures.installation import installations
+from tests.fixtures.load.workload import DATABASE, Workload
 from tests.fixtures.mariadb import MariaDb
-from tests.fixtures.workload import DATABASE, Workload
 from tests.spark.queries import Run
 from tools.proofs.changes import DeliveredChange, check
 from tools.proofs.job import changes

@@ -16,9 +16,9 @@ from replica.relay_log.directory.identity import take_identity
 from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.location import RelayLocation
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive
 from tests.unit.daemon.records import record
-from tests.unit.relay_writer.driving import receive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

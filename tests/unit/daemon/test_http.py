@@ -16,7 +16,7 @@ from replica.daemon import http as daemon_http
 from replica.daemon.config import DaemonConfig
 from replica.daemon.http import MAX_LOCAL_CLIENTS, MIN_TOKEN, Guard, HttpServer, as_json, as_metrics, read_token
 from replica.errors import ConfigError, DisconnectedError
-from tests.fixtures.certificates import Certificates
+from tests.fixtures.network.certificates import Certificates
 from tests.unit.daemon.records import record
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from replica.protocol.events.decode import TransactionPayloadEvent, decode
 from replica.protocol.mysql.binary_json import parse_json
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.scan.scan import scan
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, Column, rows, table_map
-from tests.unit.protocol.decoding import DESCRIPTION
-from tests.unit.protocol.wire_varlen import unsigned
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, Column, rows, table_map
+from tests.unit.protocol.events.decoding import DESCRIPTION
+from tests.unit.protocol.mysql.wire_varlen import unsigned
 from tests.unit.rows.twin import Tables
 
 if TYPE_CHECKING:

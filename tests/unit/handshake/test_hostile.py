@@ -20,7 +20,7 @@ from replica.handshake.start.binlog import event_at
 from replica.handshake.start.start import latest_position
 from replica.options.config import Endpoint, ReplicaConfig
 from replica.protocol.gtid import BinlogPosition, GtidPosition
-from tests.fixtures.hostile import ANSWERS, OK, Answer, HostileServer, greeting, lenenc, rows
+from tests.fixtures.network.hostile import ANSWERS, OK, Answer, HostileServer, greeting, lenenc, rows
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:

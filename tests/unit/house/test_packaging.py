@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parents[3]
 PACKAGES = ("pyspark_mariadb_binlog", "replica", "streaming_source")
-HEAVY = {"pyarrow", "numba", "numpy", "pandas", "aiomysql", "pymysql", "asyncio", "pydantic"}
-
-
 PUBLIC = {
     "replica": {
         "ChangeReader",
@@ -241,16 +238,6 @@ def imported_by(statement: str) -> set[str]:
     code = f"{statement}\nimport json, sys\nprint(json.dumps([m for m in sys.modules if '.' not in m]))"
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, capture_output=True, text=True)
     return set(json.loads(done.stdout))
-
-
-def test_discovery_imports_nothing_heavy() -> None:
-    """Spark imports every `pyspark_*` module in every session, also of people who never use this source."""
-    with_pyspark = imported_by("import pyspark.sql.datasource")
-    assert imported_by("import pyspark_mariadb_binlog") & HEAVY <= with_pyspark
-
-
-def test_the_package_itself_imports_nothing_heavy() -> None:
-    assert not imported_by("import replica, replica.errors, streaming_source") & HEAVY
 
 
 def test_discovery_survives_without_pyspark() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.tree import files
+from tools.bench.kit.peer_programs import PINNED, SOURCES
 
 PROJECT = Path(__file__).resolve().parents[3]
 SOURCED = [PROJECT / "scripts" / name for name in ("debian-packages", "environment")]
@@ -33,8 +34,13 @@ def test_what_scripts_source_parses(path: Path) -> None:
 def test_bench_without_a_name_tells_the_names() -> None:
     done = run(PROJECT / "scripts" / "bench")
     assert done.returncode == 2
-    for path in files(PROJECT / "tools" / "bench", "bench_*.py"):
+    for path in files(PROJECT / "tools" / "bench", "*/bench_*.py"):
         assert f"  {path.stem.removeprefix('bench_')}  " in done.stdout
+
+
+def test_bench_has_the_sources_of_its_peers() -> None:
+    assert {path.name for path in SOURCES.iterdir()} == {"debezium", "go", "java"}
+    assert PINNED.is_file()
 
 
 def test_get_server_refuses_unknown_versions(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from replica.protocol.events.decode import (
     XidEvent,
 )
 from replica.protocol.rows.table_map import parse_table_map
-from tests.kit import bodies
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import HEAD_BYTES, Primary
+from tests.kit.binlog.rows import Column, bits, image, table_map
 from tests.kit.places import PROJECT
-from tests.kit.primary import HEAD_BYTES, Primary
-from tests.kit.rows import Column, bits, image, table_map
 from tests.kit.tree import files
 from tests.vectors.load import BINLOGS, name_of, raw_events
 
@@ -141,4 +141,4 @@ def test_no_other_test_writes_events_of_its_own() -> None:
     layouts = re.compile(r"struct\.pack\(\s*\"<(QIB|IIBHH|H50sIB|BIII)\"")
     sources = files(PROJECT / "tests", "**/*.py")
     writing = [path for path in sources if layouts.search(path.read_text(encoding="utf-8"))]
-    assert {path.parent for path in writing} == {PROJECT / "tests" / "kit"}
+    assert {path.parent for path in writing} == {PROJECT / "tests" / "kit" / "binlog"}

@@ -1,11 +1,11 @@
-"""Conditions on keys. That servers make ranges of them: tests/integration/snapshot/test_table_keys.py."""
+"""Conditions on keys. That servers make ranges of them: tests/integration/snapshot/tables/test_table_keys.py."""
 
 from __future__ import annotations
 
 from replica.schema.table import ColumnSchema
 from replica.snapshot.rows.row_block import TableKey
-from tests.kit.key_range import after_key, up_to
-from tests.kit.result_rows import table
+from tests.kit.snapshot.key_range import after_key, up_to
+from tests.kit.snapshot.result_rows import table
 
 SCHEMA = table(
     [

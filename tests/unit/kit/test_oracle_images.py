@@ -11,10 +11,10 @@ from replica.protocol.rows.rows_event import RowsKind
 from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
-from tests.kit.bodies import block
+from tests.kit.binlog.bodies import block
+from tests.kit.binlog.parsed import rows_event
+from tests.kit.binlog.rows import Column, image, table_map
 from tests.kit.oracle.images import plain_rows
-from tests.kit.parsed import rows_event
-from tests.kit.rows import Column, image, table_map
 from tests.unit.rows.decode.test_images import BLOB, ID, counted, number, packed
 
 MAP = parse_table_map(memoryview(table_map(7, [ID, BLOB])))

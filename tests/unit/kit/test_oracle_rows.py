@@ -16,11 +16,11 @@ from replica.protocol.rows.rows_event import RowsKind
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import OutputColumn, ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
-from tests.kit import bodies
+from tests.kit.binlog import bodies
+from tests.kit.binlog.parsed import BINARY, LATIN1, UTF8MB4, column, integer, layout_of, rows_event, table_map, varchar
+from tests.kit.binlog.rows import image
 from tests.kit.oracle.images import plain_rows
 from tests.kit.oracle.rows import VARIANT, flat, read_rows, typed, variant
-from tests.kit.parsed import BINARY, LATIN1, UTF8MB4, column, integer, layout_of, rows_event, table_map, varchar
-from tests.kit.rows import image
 from tests.vectors.row_values import VECTORS, Vector
 
 TEXT, ERROR = ValuePolicy("text"), ValuePolicy("error")

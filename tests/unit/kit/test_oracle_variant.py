@@ -12,8 +12,8 @@ from pyspark.sql.types import VariantVal
 
 from replica.protocol.constants import ColumnType
 from replica.rows.types.types import variant_metadata
+from tests.kit.binlog.parsed import BINARY, column, integer, layout_of, varchar
 from tests.kit.oracle.variant import variant_object
-from tests.kit.parsed import BINARY, column, integer, layout_of, varchar
 
 
 def through_spark(columns: tuple[Any, ...], image: dict[str, Any]) -> Any:

@@ -14,8 +14,8 @@ from replica.live.session import Agreed, Session
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
-from tests.kit.scripted import in_own_time, one_group, play, sending
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.scripted import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,8 +27,8 @@ from replica.protocol.packets.packets import pack
 from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import FILE, packet
-from tests.kit.scripted import in_own_time, listening, one_group, play, sending
+from tests.kit.binlog.primary import FILE, packet
+from tests.kit.binlog.scripted import in_own_time, listening, one_group, play, sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

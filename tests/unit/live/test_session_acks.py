@@ -17,8 +17,8 @@ from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.protocol.packets.packets import pack
 from replica.relay_writer.writer import RelayWriter
 from replica.semisync.frame import ack_packet
-from tests.kit.primary import CRC32, FILE, SERVER_ID, Primary, packet
-from tests.kit.scripted import in_own_time, one_group, play, sending
+from tests.kit.binlog.primary import CRC32, FILE, SERVER_ID, Primary, packet
+from tests.kit.binlog.scripted import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -36,16 +36,6 @@ def test_check_says_no_before_anything_was_compiled(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
-def test_no_process_of_ours_imports_numba_where_kernels_are_compiled() -> None:
-    """It takes half a second of each start, and its registries another half."""
-    code = (
-        "import sys; from replica.native.warm import kernel_names, load_imported; kernel_names(); load_imported(); "
-        "print('numba' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False"]
-
-
 def test_threads_that_call_a_kernel_at_once_load_it_once() -> None:
     code = (
         "from concurrent.futures import ThreadPoolExecutor as Pool\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
 from replica.protocol.compression import MAX_RATIO, SMALL, inflate, inflate_column
-from tests.kit.bodies import block
+from tests.kit.binlog.bodies import block
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,9 @@ from replica.relay_log.location import RelayLocation, index_path, relay_numbers,
 from replica.relay_log.log import RelayLog
 from replica.relay_log.walks.last_event import fingerprint_at, last_event
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import FILE, Primary
+from tests.kit.binlog.primary import FILE, Primary
+from tests.kit.relay.driving import feed, receive, stored
 from tests.kit.some import some
-from tests.unit.relay_writer.driving import feed, receive, stored
 
 START = GtidPosition.parse("0-1-10,5-1-3")
 

@@ -13,7 +13,7 @@ from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import RelayLocation, index_path, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_log.walks.xa import prepared_at
-from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed
 
 FILES = 40
 

@@ -16,9 +16,9 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer import recovery
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import feed, stored
-from tests.unit.relay_writer.plain_reading import read_plainly
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import feed, stored
+from tests.kit.relay.plain_reading import read_plainly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -27,9 +27,9 @@ from replica.relay_writer import chain, open_file
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.retention import Retention, RetentionPolicy
 from replica.relay_writer.writer import RelayWriter
-from tests.unit.relay_writer.driving import feed, receive, stored
-from tests.unit.relay_writer.plain_log import History
-from tests.unit.relay_writer.recorded_disk import FULL, Change, Disk, Recorder, put
+from tests.kit.relay.driving import feed, receive, stored
+from tests.kit.relay.plain_log import History
+from tests.kit.relay.recorded_disk import FULL, Change, Disk, Recorder, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

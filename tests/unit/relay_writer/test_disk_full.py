@@ -19,8 +19,8 @@ from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.retention import Retention, RetentionPolicy
 from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.small_disk import KINDS, MountRefusedError, small_disk
-from tests.unit.relay_writer.driving import feed, receive, stored
-from tests.unit.relay_writer.plain_log import History
+from tests.kit.relay.driving import feed, receive, stored
+from tests.kit.relay.plain_log import History
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.directory.lock import LOCK_NAME
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from replica.protocol.events.binlog_file import encode_gtid_list
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import CRC32, FILE, SERVER_ID, Primary, packet
-from tests.unit.relay_writer.driving import feed
+from tests.kit.binlog.primary import CRC32, FILE, SERVER_ID, Primary, packet
+from tests.kit.relay.driving import feed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,11 +21,11 @@ from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
-from tests.kit import bodies
-from tests.kit.primary import CRC32, FILE, NONE, SERVER_ID, Primary, packet
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import CRC32, FILE, NONE, SERVER_ID, Primary, packet
+from tests.kit.relay.driving import feed, receive, stored
+from tests.kit.relay.plain_reading import read_plainly
 from tests.unit.commands.tail.relay_logs import wire_of
-from tests.unit.relay_writer.driving import feed, receive, stored
-from tests.unit.relay_writer.plain_reading import read_plainly
 from tests.vectors.load import raw_events
 
 VECTORS = Path(__file__).parents[2] / "vectors"

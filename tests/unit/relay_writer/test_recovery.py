@@ -16,8 +16,8 @@ from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.recovery import recover
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive, stored
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive, stored
 
 GROUPS = 3
 

@@ -8,8 +8,8 @@ from replica.relay_log.location import relay_path
 from replica.relay_writer import open_file as module
 from replica.relay_writer.open_file import RESERVE_BYTES, reserve
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,9 +18,9 @@ from replica.relay_writer import retention as module
 from replica.relay_writer.retention import MAX_LOCKED_S, Retention, RetentionPolicy
 from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.mariadb import wait_until
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import feed, receive
-from tests.unit.relay_writer.recorded_disk import Disk, Recorder, put
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import feed, receive
+from tests.kit.relay.recorded_disk import Disk, Recorder, put
 from tests.unit.relay_writer.test_writer import primary_of
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.retention import Retention, RetentionPolicy
 from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.installation import PROJECT
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import feed, receive, stored
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import feed, receive, stored
 from tests.unit.relay_writer.test_writer import primary_of
 
 

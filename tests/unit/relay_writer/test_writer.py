@@ -16,10 +16,10 @@ from replica.relay_log.location import RelayLocation, index_path, relay_numbers,
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import FILE, Primary, format_description
+from tests.kit.binlog.primary import FILE, Primary, format_description
+from tests.kit.relay.driving import feed, receive, stored
+from tests.kit.relay.plain_reading import read_plainly
 from tests.kit.some import some
-from tests.unit.relay_writer.driving import feed, receive, stored
-from tests.unit.relay_writer.plain_reading import read_plainly
 
 if TYPE_CHECKING:
     from pathlib import Path

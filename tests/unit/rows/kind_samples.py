@@ -10,9 +10,9 @@ from replica.rows.tables.layout import compile_layout
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
-from tests.kit.values import packed_decimal
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.values import packed_decimal
 
 if TYPE_CHECKING:
     from replica.protocol.rows.table_map import TableMapEvent

@@ -12,8 +12,8 @@ import pytest
 from replica.errors import ProtocolError
 from replica.protocol.constants import ColumnType, EventType
 from replica.readers.arrow import decode_files
-from tests.kit.primary import NONE, Primary
-from tests.kit.rows import INSERT, Column, image, rows, table_map
+from tests.kit.binlog.primary import NONE, Primary
+from tests.kit.binlog.rows import INSERT, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.snapshot.rows.row_block import RowBlock
-from tests.kit.rows import Column, table_map
+from tests.kit.binlog.rows import Column, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.fixtures.mysql import MySql
+from tests.fixtures.other_servers.mysql import MySql
 from tests.kit.tree import files
 from tests.vectors.make import statements
 

@@ -20,7 +20,7 @@ from tools.bench.kit.workloads import CACHE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SOURCES = Path(__file__).with_name("peers")
+SOURCES = Path(__file__).resolve().parents[1] / "peers"
 PINNED = Path(__file__).resolve().parents[3] / "constraints" / "bench.txt"
 BUILD_TIMEOUT_S = 600
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.fixtures.mysql import mysql_programs
+from tests.fixtures.other_servers.mysql import mysql_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ STEPS: Final = (
     # On all servers they take so many hours that nobody ran them: each runs on one, and on another one another time.
     _slow("mirroring", "faults/test_hidden.py", 5, f" --turn {SEED}"),
     _slow("recipes", "test_audit.py", 2),
-    _slow("system", "test_soak_daemon.py", 3),
+    _slow("system", "soak/test_soak_daemon.py", 3),
     Step("containers", "pytest -m container tests", "pytest -m container tests", 1, _no_container_engine),
     Step("mysql", "pytest -m mysql tests", "pytest -m mysql tests", 1, _no_mysql),
     Step("rooms", "scripts/test-rooms", "scripts/test-rooms -k network", 3, _no_rooms),

@@ -29,7 +29,7 @@ from pyspark.sql.types import VariantVal
 from replica.snapshot.snapshot import TableSnapshot
 from replica.snapshot.spool import spool
 from tests.fixtures.installation import installations
-from tests.integration.snapshot.query import SnapshotQuery
+from tests.integration.snapshot.kit.query import SnapshotQuery
 from tools.proofs import repeat
 from tools.proofs.snapshot.frontier import delivered
 from tools.proofs.snapshot.judge import READ, Judge, Row, shown

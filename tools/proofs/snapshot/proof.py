@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from tests.integration.snapshot.query import SPOOL
+from tests.integration.snapshot.kit.query import SPOOL
 from tools.proofs import repeat
 from tools.proofs.snapshot.frontier import delivered, reading_tables
 from tools.proofs.snapshot.judge import Judge, shown

@@ -277,8 +277,10 @@ class RowTexts:
             _, offsets, data = side[0].field("value").buffers()
             record[name], record[f"{name}_data"] = offsets.address, data.address if data else 0
         if batch.history is not None:
-            known = batch.history.is_valid().to_numpy(zero_copy_only=False)
-            flags = np.where(known, batch.history.fill_null(False).to_numpy(zero_copy_only=False), -1).astype(np.int8)
+            # `to_numpy` of booleans, and a scalar for `fill_null`, would import pandas.
+            unknown = array_of(np.full(batch.rows, -1, np.int8))
+            filled = pc.coalesce(pc.cast(batch.history, pa.int8()), unknown)
+            flags = np.frombuffer(filled.buffers()[1], np.int8)[filled.offset : filled.offset + batch.rows]
             record["history"] = address(flags)
             keep.append(flags)
         if shown is not None:

@@ -14,8 +14,8 @@ from replica.readers.rows.progress import Notices
 from replica.readers.rows.reading import OPTIONS, Reading
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import packet
-from tests.unit.relay_writer.driving import receive
+from tests.kit.binlog.primary import packet
+from tests.kit.relay.driving import receive
 from tests.vectors.load import raw_events
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from replica.handshake.login.login import ask
 from replica.handshake.start.start import latest_position
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.mariadb import wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from replica.errors import ConfigError
 from replica.handshake.login.connection import tls_context
 from replica.options.config import ReplicaConfig
-from tests.fixtures.certificates import Certificates
+from tests.fixtures.network.certificates import Certificates
 
 if TYPE_CHECKING:
     from pathlib import Path

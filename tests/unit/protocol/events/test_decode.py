@@ -16,7 +16,7 @@ from replica.protocol.events.decode import DECODERS, FormatDescriptionEvent, Unk
 from replica.protocol.header import append
 from replica.protocol.packets.packets import PacketSplitter, parse_reply
 from replica.semisync.frame import strip
-from tests.unit.protocol.decoding import DESCRIPTION
+from tests.unit.protocol.events.decoding import DESCRIPTION
 from tests.vectors.load import BINLOGS, STREAMS, VERSIONS, name_of, raw_events
 
 if TYPE_CHECKING:

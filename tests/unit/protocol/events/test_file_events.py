@@ -15,7 +15,7 @@ from replica.protocol.events.decode import (
     StopEvent,
     decode,
 )
-from tests.unit.protocol.decoding import DESCRIPTION, decode_body
+from tests.unit.protocol.events.decoding import DESCRIPTION, decode_body
 from tests.vectors.load import VERSIONS, raw_events
 
 # The artificial ROTATE that MariaDB 10.5 sent first in a dump, CRC32 announced.

@@ -9,7 +9,7 @@ from replica.protocol.constants import EventType
 from replica.protocol.events.decode import QueryEvent
 from replica.protocol.events.statement_events import StatusVars, read_status_vars
 from replica.protocol.wire import Cursor
-from tests.unit.protocol.decoding import decode_body
+from tests.unit.protocol.events.decoding import decode_body
 from tests.vectors.load import HERE, VERSIONS, decode_file
 
 # 11.8, CREATE TABLE v.t (a INT PRIMARY KEY, b LONGTEXT) CHARSET latin1

@@ -15,7 +15,7 @@ from replica.protocol.events.decode import (
     RowsQueryEvent,
     UserVarEvent,
 )
-from tests.unit.protocol.decoding import decode_body
+from tests.unit.protocol.events.decoding import decode_body
 from tests.vectors.load import HERE, VERSIONS, decode_file
 
 

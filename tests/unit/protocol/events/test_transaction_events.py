@@ -8,7 +8,7 @@ from replica.errors import ProtocolError, TruncatedError
 from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag, HeaderFlag
 from replica.protocol.events.decode import GtidEvent, GtidListEvent, XaId, XaPrepareEvent, XidEvent
 from replica.protocol.gtid import Gtid
-from tests.unit.protocol.decoding import decode_body
+from tests.unit.protocol.events.decoding import decode_body
 
 
 def gtid(body: str, server_id: int = 1) -> GtidEvent:

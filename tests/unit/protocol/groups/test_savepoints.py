@@ -14,9 +14,9 @@ from replica.protocol.groups.savepoints import (
     savepoint_key,
     savepoint_text,
 )
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, Column, image, rows, table_map
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, Column, image, rows, table_map
 
 STATEMENTS = [
     (b"SAVEPOINT `a`", ("a", False)),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from replica.errors import ProtocolError
 from replica.protocol.constants import ColumnType
 from replica.protocol.mysql.binary_json import MAX_DEPTH, Opaque, double_text, json_text, parse_json, rewrite_json
-from tests.unit.protocol.wire_json import binary
+from tests.unit.protocol.mysql.wire_json import binary
 from tests.vectors.mysql.load import HERE
 
 DOUBLES = json.loads((HERE / "doubles.json").read_text(encoding="utf-8"))

@@ -13,8 +13,8 @@ from replica.protocol.constants import EventType
 from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.events.decode import MySqlGtidEvent, PreviousGtidsEvent
 from replica.protocol.mysql.gtid import GtidInterval, MySqlGtid
-from tests.unit.protocol.decoding import decode_body
-from tests.unit.protocol.wire_varlen import signed, unsigned
+from tests.unit.protocol.events.decoding import decode_body
+from tests.unit.protocol.mysql.wire_varlen import signed, unsigned
 from tests.vectors.mysql.load import binlogs, listed_gtids, read
 
 ID = UUID("c7bd07a0-e5c2-11f1-9704-02fc00000001")

@@ -12,7 +12,7 @@ from replica.errors import ProtocolError
 from replica.protocol.constants import ColumnType
 from replica.protocol.mysql.partial_update import apply_partial_update
 from replica.protocol.rows.table_map import ColumnDef
-from tests.unit.protocol.wire_json import binary
+from tests.unit.protocol.mysql.wire_json import binary
 
 T = ColumnType
 ID = ColumnDef(type=T.LONG, metadata=b"", length=4, name="id")

@@ -13,7 +13,7 @@ from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.events.decode import TransactionPayloadEvent
 from replica.protocol.header import parse_header
 from replica.protocol.mysql.transaction_payload import Compression
-from tests.unit.protocol.decoding import decode_body
+from tests.unit.protocol.events.decoding import decode_body
 from tests.vectors.mysql.load import read
 
 

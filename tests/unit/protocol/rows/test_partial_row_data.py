@@ -10,7 +10,7 @@ from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.events.decode import PartialRowDataEvent
 from replica.protocol.header import append
 from replica.protocol.rows.rows_event import Assembler
-from tests.unit.protocol.decoding import decode_body
+from tests.unit.protocol.events.decoding import decode_body
 
 ROWS = encode_event(EventType.UPDATE_ROWS_V1, bytes(range(200)), server_id=9, checksum=ChecksumAlgorithm.NONE)
 

@@ -9,7 +9,7 @@ from replica.protocol.compression import inflate
 from replica.protocol.constants import EventType, RowsFlag
 from replica.protocol.events.decode import RowsEvent, RowsKind, TableMapEvent
 from replica.protocol.rows.rows_event import RowsExtra
-from tests.unit.protocol.decoding import decode_body
+from tests.unit.protocol.events.decoding import decode_body
 from tests.vectors.load import HERE, VERSIONS, decode_file
 
 

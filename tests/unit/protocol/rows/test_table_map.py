@@ -11,7 +11,7 @@ from replica.protocol.constants import ColumnType, EventType, TableMapFlag
 from replica.protocol.events.decode import TableMapEvent
 from replica.protocol.rows.table_map import parse_table_map
 from tests.kit.some import some
-from tests.unit.protocol.decoding import decode_body
+from tests.unit.protocol.events.decoding import decode_body
 from tests.vectors.load import HERE, VERSIONS, columns, decode_file
 
 # 11.8, NO_LOG: v.t (a INT PRIMARY KEY, b LONGTEXT)

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType
 from replica.protocol.events.binlog_file import encode_event, walk
-from tests.kit import bodies
+from tests.kit.binlog import bodies
 
 
 def encrypt_event(event: bytes, offset: int, key: bytes, nonce: bytes, algorithm: str) -> bytes:

@@ -13,7 +13,7 @@ from replica.protocol.constants import BINLOG_MAGIC, EventType, GtidFlag, Header
 from replica.protocol.events.binlog_file import decode_file, encode_event
 from replica.protocol.events.decode import QueryEvent
 from replica.readers.files.binlog import open_binlog
-from tests.kit import bodies
+from tests.kit.binlog import bodies
 from tests.kit.some import some
 from tests.kit.tree import files
 from tests.unit.readers.files.reading import CRC32, TRANSACTIONS, Unit, as_file, read, read_bytes, units

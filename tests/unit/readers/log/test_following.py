@@ -14,8 +14,8 @@ from replica.relay_log.location import RelayLocation, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.relay.driving import feed
 from tests.unit.commands.tail.relay_logs import recorded_log, wire_of
-from tests.unit.relay_writer.driving import feed
 from tests.vectors.load import raw_events
 
 if TYPE_CHECKING:

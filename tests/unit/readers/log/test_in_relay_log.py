@@ -11,9 +11,9 @@ from replica.relay_log.groups.groups import GtidSearch
 from replica.relay_log.location import relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive
 from tests.unit.commands.tail.relay_logs import recorded_log
-from tests.unit.relay_writer.driving import receive
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,7 +26,7 @@ from replica.relay_log.directory.readers import (
 )
 from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_writer.writer import RelayWriter
-from tests.unit.relay_writer.driving import receive
+from tests.kit.relay.driving import receive
 from tests.unit.relay_writer.test_writer import primary_of
 
 PLACE = RelayLocation(3, 4000)

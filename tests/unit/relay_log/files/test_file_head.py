@@ -9,7 +9,7 @@ from replica.protocol.constants import EventType
 from replica.protocol.events.binlog_file import encode_rotate, walk
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.files.lookup import encode_file_head, file_identity, read_file_head
-from tests.kit.primary import CRC32, NONE, format_description
+from tests.kit.binlog.primary import CRC32, NONE, format_description
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from replica.relay_log.files.lookup import remove_files, remove_oldest
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_writer.writer import RelayWriter
-from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.recorded_disk import Recorder
+from tests.kit.relay.driving import receive
+from tests.kit.relay.recorded_disk import Recorder
 from tests.unit.relay_writer.test_writer import primary_of
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from replica.relay_log.files.lookup import read_file_head
 from replica.relay_log.files.scan import group_ends, position_after, scan_file
 from replica.relay_log.location import relay_path
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.plain_reading import read_plainly
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive
+from tests.kit.relay.plain_reading import read_plainly
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from replica.relay_log.groups.groups import DISORDER_S, GtidSearch, RelayGroups
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,9 +15,9 @@ from replica.relay_log.walks.ddl import MappedRelayRange
 from replica.rows.decode.row_index import index_rows
 from replica.rows.scan import windows
 from streaming_source.selection.resolver import SelectedTables
-from tests.kit.primary import Primary
-from tests.kit.real_rows import images
-from tests.kit.rows import INSERT, Column, rows, table_map
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.real_rows import images
+from tests.kit.binlog.rows import INSERT, Column, rows, table_map
 
 BEFORE = 3 * mmap.PAGESIZE + 100
 """Bytes in front of the range: it begins inside a page."""

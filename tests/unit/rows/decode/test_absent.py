@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.types.types import OutputColumn
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin
 
 TABLES = Tables({"d.t": None})

@@ -15,8 +15,8 @@ from replica.rows.types.types import OutputColumn, ValuePolicy
 from replica.schema.catalog import columns_query, keys_query, read_catalog
 from replica.schema.table import ColumnSchema, TableSchema
 from tests.fixtures.mariadb import MariaDb
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.all_types import COLUMNS, MULTI_BYTE, statements
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 

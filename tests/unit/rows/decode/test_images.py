@@ -19,9 +19,9 @@ from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
-from tests.kit.bodies import block
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.bodies import block
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 from tests.vectors.load import HERE as VECTORS
 from tests.vectors.load import VERSIONS

@@ -28,9 +28,9 @@ from replica.rows.types.kernels.kernel_dates import days
 from replica.rows.types.kernels.kernel_numbers import INVALID
 from replica.rows.types.types import OutputColumn, ValuePolicy, output_column
 from replica.schema.table import ColumnSchema, TableSchema
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
-from tests.kit.values import CASES, MULTI_BYTE_CASES
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.values import CASES, MULTI_BYTE_CASES
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 
 Shape = Literal["envelope", "flat", "variant"]

@@ -25,9 +25,9 @@ from replica.rows.tables.layout import TableTarget
 from replica.rows.types.types import OutputColumn
 from replica.schema.patterns import ColumnMatcher
 from replica.schema.table import ColumnSchema
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

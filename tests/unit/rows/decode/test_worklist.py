@@ -20,9 +20,9 @@ from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.layout import TableTarget
 from replica.rows.types.types import OutputColumn
 from replica.schema.patterns import ColumnMatcher
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from replica.protocol.rows.table_map import TableMapEvent

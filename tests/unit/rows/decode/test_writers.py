@@ -14,8 +14,8 @@ from replica.errors import ProtocolError
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.decode.writers import damaged_row, repaired
 from replica.rows.types.types import OutputColumn, ValuePolicy
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, Column, image, rows, table_map
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 
 TABLES = Tables({"d.t": None})

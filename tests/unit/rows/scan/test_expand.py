@@ -12,10 +12,10 @@ from replica.protocol.events.binlog_file import walk
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.scan.expand import expand
 from replica.rows.scan.scan import scan
-from tests.kit import bodies
-from tests.kit.bodies import block
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog import bodies
+from tests.kit.binlog.bodies import block
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables
 from tests.vectors.mysql.load import read
 

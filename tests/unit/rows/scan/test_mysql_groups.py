@@ -14,10 +14,10 @@ from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.events.decode import MySqlGtidEvent
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, Column, image, rows, table_map
-from tests.unit.protocol.wire_varlen import signed, unsigned
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, Column, image, rows, table_map
+from tests.unit.protocol.mysql.wire_varlen import signed, unsigned
 from tests.vectors.mysql.load import binlogs, read
 
 if TYPE_CHECKING:

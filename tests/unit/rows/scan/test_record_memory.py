@@ -10,8 +10,8 @@ import pytest
 from replica.protocol.constants import EventType
 from replica.rows.scan.records import EventRecord, GroupRecord
 from replica.rows.scan.scan import KEPT_BYTES, RecordMemory, scan_until
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from replica.native.record import Records

@@ -15,9 +15,9 @@ from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag
 from replica.rows.scan import windows
 from replica.rows.scan.blocks import event_blocks
 from replica.rows.scan.scan import Scan, scan, scan_until
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, Column, image, rows, table_map
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, reference_rows
 
 INT = Column("id", 3)

@@ -12,9 +12,9 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.batch import Groups
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import Scan, scan, scan_until
-from tests.kit.bodies import format_description
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.bodies import format_description
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,10 +16,10 @@ from replica.rows.scan import windows
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, XaAction, XaGroup, deliver, find_xa_groups, xa_groups
 from replica.rows.types.types import OutputColumn
-from tests.kit.bodies import xa_fields, xa_id
-from tests.kit.primary import Primary
-from tests.kit.real_rows import TABLE, insert, prepare, transaction
-from tests.kit.rows import INSERT, Column, image, rows, table_map
+from tests.kit.binlog.bodies import xa_fields, xa_id
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.real_rows import TABLE, insert, prepare, transaction
+from tests.kit.binlog.rows import INSERT, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin
 
 WANTED = Tables({"d.t": None})

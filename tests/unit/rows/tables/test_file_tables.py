@@ -13,7 +13,7 @@ from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.history import SchemaHistory
-from tests.kit.parsed import column, table_map
+from tests.kit.binlog.parsed import column, table_map
 
 T = ColumnType
 LATIN1 = 8

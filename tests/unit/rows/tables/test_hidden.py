@@ -12,9 +12,9 @@ from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.layout import hidden_columns
 from replica.rows.types.types import OutputColumn
 from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
-from tests.kit.parsed import column
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.parsed import column
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 
 pa = pytest.importorskip("pyarrow")

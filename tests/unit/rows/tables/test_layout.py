@@ -11,7 +11,7 @@ from replica.rows.tables.layout import ABSENT, compile_layout
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import OutputColumn, ValuePolicy, output_column
 from replica.schema.table import ColumnSchema, TableSchema
-from tests.kit.parsed import column, integer, table_map, varchar
+from tests.kit.binlog.parsed import column, integer, table_map, varchar
 
 NULL = ValuePolicy()
 ID, NAME = OutputColumn("id", pa.int32(), "INT"), OutputColumn("name", pa.string(), "STRING")

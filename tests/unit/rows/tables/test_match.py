@@ -9,7 +9,7 @@ from replica.errors import SchemaError
 from replica.protocol.constants import ColumnType
 from replica.rows.tables.match import catalog_columns
 from replica.schema.table import ColumnSchema, TableSchema
-from tests.kit.parsed import BINARY, LATIN1, UTF8MB4, column, table_map
+from tests.kit.binlog.parsed import BINARY, LATIN1, UTF8MB4, column, table_map
 
 PERIOD = column("row_start", ColumnType.TIMESTAMP2, b"\6"), column("row_end", ColumnType.TIMESTAMP2, b"\6")
 HASH = column("DB_ROW_HASH_1", ColumnType.LONGLONG)

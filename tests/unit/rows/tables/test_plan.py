@@ -8,7 +8,7 @@ from replica.rows.tables.plan import plan_column, skip_column
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema
-from tests.kit.parsed import BINARY, LATIN1, UTF8MB4, column
+from tests.kit.binlog.parsed import BINARY, LATIN1, UTF8MB4, column
 
 NULL = ValuePolicy()
 

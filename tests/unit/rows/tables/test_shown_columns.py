@@ -11,8 +11,8 @@ from replica.errors import UnsupportedColumnError
 from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions
 from replica.schema.patterns import ColumnMatcher
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin
 
 ID, NAME, SIZE = Column("id", 3), Column("Name", 15, b"\x10\0"), Column("size", 3)

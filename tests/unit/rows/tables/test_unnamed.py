@@ -13,7 +13,7 @@ from replica.rows.tables.layout import compile_layout
 from replica.rows.tables.match import unnamed_schema
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import ValuePolicy
-from tests.kit.parsed import BINARY, LATIN1, column, table_map
+from tests.kit.binlog.parsed import BINARY, LATIN1, column, table_map
 
 T = ColumnType
 METADATA = {

@@ -16,8 +16,8 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.plan import fits
 from replica.rows.types.types import OutputColumn
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, kernel_rows
 
 WANTED = Tables({"d.t": None})

@@ -31,30 +31,6 @@ VALUES = {
     POINT: st.fixed_dictionaries({}, optional={"number": st.none() | BIG, "name": st.none() | st.text()}),
 }
 
-DECODES = """
-import sys
-from pathlib import Path
-
-import pyspark.sql.types
-from replica import decode_files
-from streaming_source.mirroring.batch.manifest import read_manifest
-from streaming_source.rows.partition import ChangePartition, MappedRange
-from streaming_source.rows.read_plan import ReadPlan
-from streaming_source.rows.reader import read_changes
-from streaming_source.selection.resolver import SelectedTables
-
-tables = SelectedTables(("*.*",), {}, include_ddl=True)
-counts = [0, 0, 0]
-for path in sorted(Path("tests/vectors").glob("1*/metadata_full.binlog")):
-    part = ChangePartition((MappedRange(str(path), 4, path.stat().st_size, checksum=True, file=path.name),))
-    for place, read in enumerate((read_changes, read_manifest)):
-        plan = ReadPlan("variant", tables, None, "127.0.0.1:3306", include_sql=True)
-        counts[place] += sum(batch.num_rows for batch in read(part, plan))
-for batch in decode_files(["tests/vectors/11.8/metadata_full.binlog"], "`v.1`.strings"):
-    counts[2] += batch.num_rows
-print(*counts, "pandas" in sys.modules)
-"""
-
 
 @pytest.mark.parametrize("kind", TYPES)
 @given(data=st.data())
@@ -91,14 +67,6 @@ def test_values_are_as_pyarrow_takes_them(kind: pa.DataType, data: st.DataObject
     array.validate(full=True)
     assert array.type == kind
     assert array.equals(pa.array(values, kind))
-
-
-def test_nothing_that_decodes_imports_pandas() -> None:
-    command = [sys.executable, "-c", DECODES]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
-    *counts, imported = done.stdout.split()
-    assert all(int(count) for count in counts), counts
-    assert imported == "False"
 
 
 def test_pandas_is_what_pyarrow_would_import() -> None:

@@ -11,8 +11,8 @@ from replica.errors import ProtocolError
 from replica.protocol.charset import CHARSETS, Charset, charset_of
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.types.types import OutputColumn
-from tests.kit.primary import Primary
-from tests.kit.rows import INSERT, Column, image, rows, table_map
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import INSERT, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, kernel_rows
 
 pa = pytest.importorskip("pyarrow")

@@ -10,7 +10,7 @@ from replica.schema.table import ColumnSchema
 from replica.snapshot.check.catalog import choose_key
 from replica.snapshot.check.facts import IndexPart, TableIndex, indexes_query, read_indexes
 from replica.snapshot.rows.row_block import TableKey
-from tests.kit.result_rows import table
+from tests.kit.snapshot.result_rows import table
 
 
 def column(name: str, data_type: str = "int", *, nullable: bool = False, **more: Any) -> ColumnSchema:

@@ -12,7 +12,7 @@ from replica.protocol.gtid import GtidPosition, covers
 from replica.snapshot.chunks.schedule import ALL, ReadingList, ReadLimit, choose_chunks
 from replica.snapshot.spool.spool import Spool
 from tests.unit.snapshot.chunks.test_schedule import A, chunk, take
-from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from replica.errors import AuthenticationError, DisconnectedError, ProtocolError
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.packets.packets import PacketSplitter
 from replica.snapshot.connection import connection as module
-from tests.fixtures.hostile import OK, column, rows
+from tests.fixtures.network.hostile import OK, column, rows
 from tests.unit.snapshot.wired import WAYS, Way, connected, packets
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.rows.scan.scan import scan
 from replica.snapshot.reconcile.statements import SHOWN, StatementsAfter, shown
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive
 
 
 def behind(folder: Path, *texts: str) -> tuple[StatementsAfter, list[RelayLocation]]:

@@ -15,7 +15,7 @@ from replica.snapshot.images.half_record import IS_WHOLE, PUTS, HalfRecord
 from replica.snapshot.images.key_states import PartialRowError
 from replica.snapshot.reconcile.whole_rows import UnlikeRowsError, recounted
 from replica.snapshot.rows.row_block import RowBlock
-from tests.kit.rows import Column, table_map
+from tests.kit.binlog.rows import Column, table_map
 from tests.unit.snapshot.blocks import INT, block_of, ids_of, int_map
 
 Change = tuple[bool, int]

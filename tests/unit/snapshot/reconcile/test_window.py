@@ -31,10 +31,10 @@ from replica.snapshot.images.key_states import PartialRowError
 from replica.snapshot.reconcile.reconciler import reconciled
 from replica.snapshot.reconcile.window import BackfillWindow, place_of
 from replica.snapshot.rows.row_block import RowBlock, TableKey
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
-from tests.unit.relay_writer.driving import receive
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,8 +15,8 @@ from replica.protocol.rows.table_map import ColumnDef
 from replica.schema.table import ColumnSchema
 from replica.snapshot.rows.kept_key import kept_integer, kept_integers, kept_key, key_bytes, key_literals, key_parts
 from replica.snapshot.rows.row_block import TableKey
-from tests.kit.result_rows import table
-from tests.kit.values import packed_decimal
+from tests.kit.binlog.values import packed_decimal
+from tests.kit.snapshot.result_rows import table
 
 
 def column(data_type: str, column_type: str = "", **more: Any) -> ColumnSchema:

@@ -9,7 +9,7 @@ import pytest
 from replica.errors import SchemaError
 from replica.protocol.constants import ColumnType as T
 from replica.snapshot.rows.result_plan import plan_result
-from tests.kit.result_rows import CASES, LATIN1, UNSIGNED, UTF8, ResultCase, table
+from tests.kit.snapshot.result_rows import CASES, LATIN1, UNSIGNED, UTF8, ResultCase, table
 
 BY_NAME = {case.column.name: case for case in CASES}
 

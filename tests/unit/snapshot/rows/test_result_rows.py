@@ -20,8 +20,8 @@ from replica.snapshot.rows.kept_key import kept_key, key_bytes, key_parts
 from replica.snapshot.rows.result_plan import RowOutcome, plan_result, refusal
 from replica.snapshot.rows.result_rows import FIRST_ROWS, ResultRows
 from replica.snapshot.rows.row_block import TableKey
-from tests.kit.plain_result_rows import PlainRow, RefusedRow, transcode_row
-from tests.kit.result_rows import CASES, ResultCase, counted, joined, row, stretch, table
+from tests.kit.snapshot.plain_result_rows import PlainRow, RefusedRow, transcode_row
+from tests.kit.snapshot.result_rows import CASES, ResultCase, counted, joined, row, stretch, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replica.schema.table import ROW_PERIOD, ColumnSchema
 from replica.snapshot.rows.select_list import select_list
-from tests.kit.result_rows import table
+from tests.kit.snapshot.result_rows import table
 
 
 def column(name: str, data_type: str, **more: object) -> ColumnSchema:

@@ -13,7 +13,7 @@ from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.table import ROW_PERIOD, ColumnSchema
 from replica.snapshot.rows.table_map import TABLE_ID, table_map_body
-from tests.kit.result_rows import CASES, ResultCase, table
+from tests.kit.snapshot.result_rows import CASES, ResultCase, table
 
 POLICY = ValuePolicy(geometry="spark")
 NUMBER = ColumnSchema(name="id", data_type="int", column_type="int(11)", nullable=False, key=True)

@@ -12,8 +12,8 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.snapshot.watermark.low import ReplicaWatermark
 from replica.snapshot.watermark.primary import MAX_PAIRS, ROWLESS, TEN_SECONDS, ServerStatus
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
     from pathlib import Path

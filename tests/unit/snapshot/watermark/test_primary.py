@@ -21,8 +21,8 @@ from replica.snapshot.watermark.primary import (
     PrimaryWatermark,
     ServerStatus,
 )
-from tests.kit.primary import Primary
-from tests.unit.relay_writer.driving import receive
+from tests.kit.binlog.primary import Primary
+from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from replica.relay_log.directory.lock import RelayLock
 from streaming_source.attached import folder as attached_daemon
 from streaming_source.attached.folder import DaemonWatch, is_locked
 from tests.unit.daemon.records import record
-from tests.unit.streaming_source.relay_feed import next_file_time
+from tests.unit.streaming_source.feeds.relay_feed import next_file_time
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning import planner as planner_module
 from tests.unit.daemon.records import record
-from tests.unit.streaming_source.relay_feed import RelayFeed, next_file_time, plan
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed, next_file_time, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

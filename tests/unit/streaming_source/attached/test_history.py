@@ -12,7 +12,7 @@ from replica.relay_log.location import RelayLocation, index_path, relay_path
 from replica.relay_log.log import RelayLog
 from streaming_source.attached.history import check_history, end_of_group
 from streaming_source.offsets.offset import SourceOffset
-from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from streaming_source.attached import registration as attached_reader
 from streaming_source.attached.registration import QueryRegistration, take_name
 from streaming_source.options.source_options import SourceOptions
 from tests.fixtures.mariadb import wait_until
-from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.definition.definition import table_of
 from streaming_source.attached import table as attached_table
 from streaming_source.attached.table import newest_table
-from tests.kit.primary import CRC32, packet
-from tests.unit.relay_writer.driving import receive
+from tests.kit.binlog.primary import CRC32, packet
+from tests.kit.relay.driving import receive
 from tests.vectors.load import columns, raw_events
 
 if TYPE_CHECKING:

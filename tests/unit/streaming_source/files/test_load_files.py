@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from replica.errors import ChecksumError, ConfigError, ProtocolError, ReplicaError, SchemaError
-from tests.unit.streaming_source.binlog_files import load, rows
+from tests.unit.streaming_source.feeds.binlog_files import load, rows
 from tests.vectors.load import HERE, VERSIONS
 
 ROTATION = HERE / "11.8" / "rotation.1.binlog"

@@ -9,10 +9,10 @@ import pytest
 
 from replica.errors import DataLossError, ProtocolError, RelayError, SchemaError
 from streaming_source.files import partition, survey
-from tests.kit.primary import Primary
-from tests.kit.real_rows import TABLE, prepare, transaction
-from tests.kit.rows import Column, table_map
-from tests.unit.streaming_source.binlog_files import BARE, crash, ddl, load, rows, values
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.real_rows import TABLE, prepare, transaction
+from tests.kit.binlog.rows import Column, table_map
+from tests.unit.streaming_source.feeds.binlog_files import BARE, crash, ddl, load, rows, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

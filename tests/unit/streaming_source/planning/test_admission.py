@@ -17,8 +17,8 @@ from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.offsets.offset import GroupPart
 from streaming_source.planning import admission
 from streaming_source.planning import planner as planning
-from tests.unit.streaming_source.relay_feed import RelayFeed, plan
-from tests.unit.streaming_source.row_feed import (
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed, plan
+from tests.unit.streaming_source.feeds.row_feed import (
     TABLES,
     Group,
     RowFeed,

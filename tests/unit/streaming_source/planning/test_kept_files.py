@@ -20,9 +20,9 @@ from replica.relay_log.location import relay_numbers
 from streaming_source.offsets.reading_requests import RequestFolder, ResnapshotRequest
 from streaming_source.planning import planner
 from streaming_source.planning.tables import table_rows
-from tests.unit.streaming_source.row_feed import Group, again
-from tests.unit.streaming_source.scripted_tables import ScriptedTables
-from tests.unit.streaming_source.table_feed import A, T, TableFeed, U, alter, read, reading_planner
+from tests.unit.streaming_source.feeds.row_feed import Group, again
+from tests.unit.streaming_source.feeds.scripted_tables import ScriptedTables
+from tests.unit.streaming_source.feeds.table_feed import A, T, TableFeed, U, alter, read, reading_planner
 
 if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming_source.planning.tables.keys import named_between
-from tests.unit.streaming_source.row_feed import small
-from tests.unit.streaming_source.table_feed import A, T, TableFeed, U, alter
+from tests.unit.streaming_source.feeds.row_feed import small
+from tests.unit.streaming_source.feeds.table_feed import A, T, TableFeed, U, alter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from replica.protocol.gtid import GtidPosition
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.planning import planner as planning
 from streaming_source.rows.partition import MappedRange
-from tests.unit.streaming_source.relay_feed import RelayFeed, plan
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed, plan
 
 if TYPE_CHECKING:
     from pathlib import Path

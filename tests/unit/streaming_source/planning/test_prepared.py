@@ -12,7 +12,7 @@ from replica.protocol.gtid import GtidPosition
 from replica.rows.scan.xa import XaAction, find_xa_groups
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges import cutting
-from tests.unit.streaming_source.relay_feed import RelayFeed, plan
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed, plan
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from replica.protocol.gtid import GtidPosition
 from replica.rows.decode import decode
 from streaming_source.ranges import counted_groups
-from tests.unit.streaming_source.relay_feed import plan
-from tests.unit.streaming_source.row_feed import TABLES, Group, RowFeed, batches, ends, offset, sizes, small
+from tests.unit.streaming_source.feeds.relay_feed import plan
+from tests.unit.streaming_source.feeds.row_feed import TABLES, Group, RowFeed, batches, ends, offset, sizes, small
 
 if TYPE_CHECKING:
     from pathlib import Path

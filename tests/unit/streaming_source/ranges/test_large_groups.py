@@ -26,9 +26,9 @@ from streaming_source.ranges.large_groups import LargeGroups
 from streaming_source.rows.change_rows import RangeFacts, RowMemory, numbers
 from streaming_source.rows.partition import MappedRange, RowBounds
 from streaming_source.selection.resolver import SelectedTables
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ import pytest
 from replica.errors import RelayError
 from replica.relay_log.location import RelayLocation
 from streaming_source.ranges.places import KeptLog, OffsetPlace, RelayPlaces
-from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed
 
 
 class Releasing:

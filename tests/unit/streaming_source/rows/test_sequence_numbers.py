@@ -10,8 +10,8 @@ import pytest
 
 from replica.errors import SchemaError
 from streaming_source.rows.reader import read_changes
-from tests.unit.streaming_source.relay_feed import plan
-from tests.unit.streaming_source.row_feed import PLAN, TABLES, Group, RowFeed, offset
+from tests.unit.streaming_source.feeds.relay_feed import plan
+from tests.unit.streaming_source.feeds.row_feed import PLAN, TABLES, Group, RowFeed, offset
 
 if TYPE_CHECKING:
     from pathlib import Path

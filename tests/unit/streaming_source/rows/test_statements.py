@@ -19,13 +19,13 @@ from streaming_source.files.partition import read_file_changes
 from streaming_source.rows.reader import read_changes
 from streaming_source.rows.statements import DdlRows
 from streaming_source.selection.resolver import SelectedTables
-from tests.kit import bodies
-from tests.kit.primary import Primary
-from tests.kit.real_rows import insert, transaction
-from tests.unit.relay_writer.driving import receive
-from tests.unit.streaming_source.binlog_files import ddl
-from tests.unit.streaming_source.relay_feed import plan
-from tests.unit.streaming_source.row_feed import PLAN, Group, RowFeed, offset
+from tests.kit.binlog import bodies
+from tests.kit.binlog.primary import Primary
+from tests.kit.binlog.real_rows import insert, transaction
+from tests.kit.relay.driving import receive
+from tests.unit.streaming_source.feeds.binlog_files import ddl
+from tests.unit.streaming_source.feeds.relay_feed import plan
+from tests.unit.streaming_source.feeds.row_feed import PLAN, Group, RowFeed, offset
 
 if TYPE_CHECKING:
     from pathlib import Path

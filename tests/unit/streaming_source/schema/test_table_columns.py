@@ -13,7 +13,7 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.row_schema import TableColumn, envelope_schema, flat_schema
 from streaming_source.schema.table_columns import catalog_table_columns, logged_table_columns
 from streaming_source.selection.resolver import SelectedTables
-from tests.kit.rows import Column, table_map
+from tests.kit.binlog.rows import Column, table_map
 
 ORDERS = TableSchema(
     database="shop",

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from replica.relay_log.directory.head import read_head
-from tests.fixtures.galera import GTID_DOMAIN, GaleraCluster, GaleraNode
-from tests.fixtures.listing import relay_files, relay_gtids
+from tests.fixtures.logs.listing import relay_files, relay_gtids
 from tests.fixtures.mariadb import wait_until
+from tests.fixtures.other_servers.galera import GTID_DOMAIN, GaleraCluster, GaleraNode
 from tests.fixtures.ports import reserved_port
 from tools.proofs import repeat
 from tools.proofs.soak.daemon import judge

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tests.fixtures.hostile import ANSWERS, Answer
+from tests.fixtures.network.hostile import ANSWERS, Answer
 
 if TYPE_CHECKING:
     import random

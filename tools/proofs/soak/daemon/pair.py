@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 import pymysql
 
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.network.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from tests.fixtures.hostile import HostileServer
 from tests.fixtures.mariadb import wait_until
+from tests.fixtures.network.hostile import HostileServer
 from tests.fixtures.ports import reserved_port
 from tools.proofs import repeat
 from tools.proofs.soak.breaking import PAUSE_S, Breaking

@@ -11,7 +11,7 @@ import pytest
 from replica.errors import ConfigError
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.streaming_source.relay_feed import RelayFeed, plan
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed, plan
 
 if TYPE_CHECKING:
     from pathlib import Path

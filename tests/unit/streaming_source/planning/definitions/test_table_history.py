@@ -20,10 +20,10 @@ from streaming_source.schema.changes import SchemaChanges
 from streaming_source.schema.row_schema import TableColumn
 from streaming_source.schema.table_state import CatalogOrigin, SchemaStore
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.relay_writer.driving import receive
+from tests.kit.relay.driving import receive
 from tests.unit.schema.ddl import history as declared
 from tests.unit.schema.ddl import table
-from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed
 
 if TYPE_CHECKING:
     from pathlib import Path

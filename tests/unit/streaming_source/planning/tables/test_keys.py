@@ -10,8 +10,8 @@ from replica.errors import KeyChangedError
 from replica.snapshot.frontier import NOTHING
 from streaming_source.offsets.reading_requests import RequestFolder
 from streaming_source.options.reading_options import ResnapshotOption
-from tests.unit.streaming_source.row_feed import again, small
-from tests.unit.streaming_source.table_feed import (
+from tests.unit.streaming_source.feeds.row_feed import again, small
+from tests.unit.streaming_source.feeds.table_feed import (
     FakeTables,
     Sink,
     T,

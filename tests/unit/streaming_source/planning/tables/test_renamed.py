@@ -12,10 +12,10 @@ from replica.snapshot.frontier import NOTHING, Frontier
 from streaming_source.planning.planner import MOST
 from streaming_source.planning.tables.keys import first_rename
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.relay_writer.driving import receive
-from tests.unit.streaming_source.relay_feed import RelayFeed
-from tests.unit.streaming_source.row_feed import again, small
-from tests.unit.streaming_source.table_feed import FakeTables, T, TableFeed, U, reading_planner
+from tests.kit.relay.driving import receive
+from tests.unit.streaming_source.feeds.relay_feed import RelayFeed
+from tests.unit.streaming_source.feeds.row_feed import again, small
+from tests.unit.streaming_source.feeds.table_feed import FakeTables, T, TableFeed, U, reading_planner
 
 if TYPE_CHECKING:
     from pathlib import Path

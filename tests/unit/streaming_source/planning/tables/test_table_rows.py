@@ -16,9 +16,18 @@ from streaming_source.offsets.reading_requests import RequestedTables, RequestFo
 from streaming_source.options.reading_options import ResnapshotOption
 from streaming_source.planning.tables import table_rows
 from streaming_source.rows.read_plan import FIRST_ORDINAL
-from tests.unit.streaming_source.relay_feed import plan
-from tests.unit.streaming_source.row_feed import Group, again, offset, small
-from tests.unit.streaming_source.table_feed import TABLES, FakeTables, Sink, T, TableFeed, U, read, reading_planner
+from tests.unit.streaming_source.feeds.relay_feed import plan
+from tests.unit.streaming_source.feeds.row_feed import Group, again, offset, small
+from tests.unit.streaming_source.feeds.table_feed import (
+    TABLES,
+    FakeTables,
+    Sink,
+    T,
+    TableFeed,
+    U,
+    read,
+    reading_planner,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

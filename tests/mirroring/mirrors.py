@@ -18,7 +18,6 @@ from deltalake.exceptions import DeltaError
 
 from streaming_source.mirroring import sink
 from streaming_source.mirroring.control.target_names import TargetNames
-from streaming_source.mirroring.writers.native.data_files import with_deletion_vectors
 from streaming_source.sinks import delta
 
 if TYPE_CHECKING:
@@ -69,8 +68,6 @@ def read_by_delta_rs(folder: str | None, columns: str = "*") -> list[list[Any]] 
         return None
     try:
         table = DeltaTable(folder)
-        if with_deletion_vectors(table):
-            return None
         read = pa.table(QueryBuilder().register("t", table).execute(f"SELECT {columns} FROM t").read_all())
     except DeltaError:
         return None

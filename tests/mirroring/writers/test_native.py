@@ -138,6 +138,61 @@ def test_tasks_write_changes_and_spark_what_they_cannot(primary: MariaDb, mirror
     assert {state for state, _ in mirror.states().values()} == {"current"}
 
 
+_MARKED = """
+from deltalake import DeltaTable
+from streaming_source.mirroring.writers.native.deletion_vectors import deleted_rows
+from streaming_source.sinks.delta import known_folder
+result = sum(len(rows) for rows in deleted_rows(DeltaTable(known_folder(spark, "{target}"))).values())
+"""
+_AT = "result = spark.sql('SELECT COUNT(*), SUM(v) FROM {target} VERSION AS OF {version}').collect()[0].asDict()"
+
+
+@pytest.mark.slow
+def test_rows_of_large_files_are_marked_as_deleted_by_both_writers(
+    primary: MariaDb, mirrored: Callable[..., Mirrored]
+) -> None:
+    text = "REPEAT(MD5(RAND(seq)), 3)"
+    primary.sql(
+        "CREATE DATABASE marks",
+        "USE marks",
+        "CREATE TABLE t (id BIGINT UNSIGNED PRIMARY KEY, v INT, c VARCHAR(100))",
+        f"INSERT INTO t SELECT seq, 0, {text} FROM seq_1_to_200000",
+    )
+    mirror = mirrored(primary, "marks", writer="native")
+    mirror.run()
+    target = f"{mirror.lake}.t"
+
+    def change(number: int) -> None:
+        primary.sql(
+            "USE marks",
+            f"UPDATE t SET v = {number} WHERE id % 100 = {number}",
+            f"DELETE FROM t WHERE id % 1000 = {number + 550}",
+            f"INSERT INTO t VALUES ({300_000 + number}, {number}, 'new')",
+        )
+        mirror.run()
+
+    for number in (1, 2):
+        change(number)
+    marked = mirror.workbench.run(_MARKED.format(target=target))
+    assert marked == 2 * (2_000 + 200)
+    mirror.assert_equal("t")
+    versions = mirror.workbench.run(f"result = spark.sql('DESCRIBE HISTORY {target}').count()")
+    before = mirror.workbench.run(_AT.format(target=target, version=versions - 2))
+    assert before["sum(v)"] == 2_000 + 1, "the version before the second change, with the first one's vectors"
+    mirror.workbench.run(f"spark.sql('UPDATE {target} SET v = v WHERE id % 1000 = 7'); result = True")
+    change(3)  # a vector of Spark and new positions are one vector
+    mirror.assert_equal("t")
+    mirror.workbench.run(f"spark.sql('OPTIMIZE {target}'); result = True")
+    change(4)
+    mirror.assert_equal("t")
+    for number in range(5, 30):  # more than a quarter of the rows: the files are copied
+        primary.sql(f"UPDATE marks.t SET v = {number} WHERE id % 100 = {number}")
+    mirror.run()
+    assert mirror.workbench.run(_MARKED.format(target=target)) == 0
+    mirror.assert_equal("t")
+    assert {state for state, _ in mirror.states().values()} == {"current"}
+
+
 def test_readers_find_all_values_of_targets_that_tasks_wrote(
     primary: MariaDb, mirrored: Callable[..., Mirrored]
 ) -> None:

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming_source.sinks.storage import files_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
     import pyarrow.parquet as pq
     from deltalake import DeltaTable
@@ -304,11 +306,22 @@ def old_bytes(folder: str, files: Iterable[TableFile]) -> int:
     return size - sum(file.size for file in files)
 
 
-def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_of(
+    folder: str,
+    files: Iterable[TableFile],
+    schema: pa.Schema,
+    deleted: Mapping[str, npt.NDArray[np.int64]] | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files, with the columns of the table in its order, under their names in files.
 
     Columns are cast to the types of the table: a file of delta-rs may declare text as `string_view`, which few
     functions of pyarrow take.
+
+    Args:
+        folder: the folder of the table.
+        files: its files.
+        schema: the columns of the table.
+        deleted: the positions of deleted rows by file, ascending. These rows are left out.
 
     Raises:
         NativeWriteError: a file does not have the rows that the log counts.
@@ -323,16 +336,31 @@ def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Itera
         with stored.read(one.path) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as file:
             existing = set(file.schema_arrow.names)
             known = [name for name in names if name in existing]
-            read = 0
+            read, gone = 0, (deleted or {}).get(one.path)
             for batch in file.iter_batches(_rows_at_once(file), columns=known):
                 columns = [
                     batch.column(name).cast(field.type) if name in existing else pa.nulls(batch.num_rows, field.type)
                     for name, field in zip(names, schema, strict=True)
                 ]
+                rows = pa.RecordBatch.from_arrays(columns, names=names)
+                yield rows if gone is None else _without(rows, gone, read)
                 read += batch.num_rows
-                yield pa.RecordBatch.from_arrays(columns, names=names)
             if read != one.rows:
                 raise NativeWriteError("its files do not have as many rows as the log says")
+
+
+def _without(rows: pa.RecordBatch, deleted: npt.NDArray[np.int64], first: int) -> pa.RecordBatch:
+    """Return rows without the deleted ones; `first`: the position of the first row in the file."""
+    import numpy as np
+
+    from replica.rows.types.arrow_arrays import array_of
+
+    begin, end = deleted.searchsorted((first, first + rows.num_rows))
+    if begin == end:
+        return rows
+    kept = np.ones(rows.num_rows, np.bool_)
+    kept[deleted[begin:end] - first] = False
+    return rows.filter(array_of(kept))
 
 
 def _rows_at_once(file: pq.ParquetFile) -> int:

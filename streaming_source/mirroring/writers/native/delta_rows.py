@@ -15,7 +15,6 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streaming_source.mirroring.writers.native.data_files import (
@@ -25,6 +24,18 @@ from streaming_source.mirroring.writers.native.data_files import (
     parquet_columns,
     remove_files,
     with_deletion_vectors,
+)
+from streaming_source.mirroring.writers.native.deletion_vectors import (
+    commit_marks,
+    deleted_rows,
+    file_name,
+    takes_vectors,
+)
+from streaming_source.mirroring.writers.native.log_files import (
+    MOST_FILES,
+    MOST_TABLES,
+    VersionTakenError,
+    commit_identity,
 )
 from streaming_source.mirroring.writers.native.merge.query import merge_by_query
 from streaming_source.mirroring.writers.native.rewritten_files import (
@@ -50,12 +61,6 @@ if TYPE_CHECKING:
 # To open a table, delta-rs reads its log since the last checkpoint, which takes as long as the rest of a small commit.
 # A cached table reads only the commits since its last use. `opened` takes a table out of the cache, and `keep` puts it
 # back, so no two threads share a table.
-
-
-MOST_TABLES: Final = 200
-"""Most tables in the cache of a process."""
-MOST_FILES: Final = 100
-"""Most files of a cached table. Their log entries take some 100 KB, so a full cache takes 20 MB."""
 
 
 class _Kept(NamedTuple):
@@ -94,17 +99,8 @@ def keep(folder: str, table: DeltaTable) -> None:
 
 
 def _commit(folder: str, version: int) -> tuple[int, int] | None:
-    """Return inode and modification time of a commit's file; None if there is no file, and in an object store.
-
-    If another file replaced the commit, inode or time differ. Objects have no inode, so their tables are not cached.
-    """
-    if bucket_of(folder) is not None:
-        return None
-    try:
-        file = Path(folder, "_delta_log", f"{version:020d}.json").stat()
-    except OSError:
-        return None
-    return file.st_ino, file.st_mtime_ns
+    """Return the identity of a commit; None in an object store: objects have no inode, so tables are not cached."""
+    return commit_identity(folder, version) if bucket_of(folder) is None else None
 
 
 MOST_BYTES: Final = 256 << 20
@@ -115,7 +111,8 @@ LEAST_REWRITTEN: Final = 16 << 20
 MOST_OLD_BYTES: Final = 8 << 30
 """Most bytes of old files of a table. The retention of old files is an hour.
 
-A commit each second that rewrites 30 MB would leave 100 GB. Above the limit, Spark marks rows as deleted instead.
+A commit each second that rewrites 30 MB would leave 100 GB. Rows of large files are marked as deleted instead, so only
+targets in object storage, or without deletion vectors, come near the limit. Spark writes them then.
 """
 TRIES: Final = 5
 """Most attempts of a commit.
@@ -419,7 +416,7 @@ def _committed(folder: str, target: TargetShape, token: Commit | None, write: Ca
                 write(table)
             except TableNotFoundError:
                 raise NativeWriteError(f"there is no table in {folder}") from None
-            except CommitFailedError as error:
+            except (CommitFailedError, VersionTakenError) as error:
                 if number + 1 == TRIES:
                     raise NativeWriteError(f"{TRIES} tries conflicted with other commits: {plain(error)}") from None
             else:
@@ -460,8 +457,9 @@ def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, 
     except pa.ArrowInvalid as error:
         raise NativeWriteError(f"its columns have other types: {error}") from error
     complete = len(columns) == len(schema) and len(rows.schema) <= len(columns) + 1  # no image lacks columns
-    if complete and is_rewritable(table, files, schema, target.mode, target.keys):
-        _rewrite_files(table, folder, files, schema, rows, target, commit)
+    by_file = complete and is_rewritable(table, files, schema, target.mode, target.keys)
+    if by_file and (bucket_of(folder) is None or not with_deletion_vectors(table)):
+        _change_files(table, folder, files, schema, rows, target, commit)
         return
     size = sum(file.size for file in files)
     if size > MOST_BYTES:
@@ -471,7 +469,7 @@ def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, 
     merge_by_query(table, rows, target, _properties(schema), properties, after_commit())
 
 
-def _rewrite_files(
+def _change_files(
     table: DeltaTable,
     folder: str,
     files: Sequence[TableFile],
@@ -480,7 +478,7 @@ def _rewrite_files(
     target: TargetShape,
     commit: Commit,
 ) -> None:
-    """Replace the files that have changed rows by files without these rows, and with the new ones.
+    """Mark the changed rows of large files as deleted, copy other files without them, and add the new rows.
 
     The commit has to be the next one, because rows that another writer appends meanwhile may have the same keys.
     """
@@ -490,12 +488,21 @@ def _rewrite_files(
     changes = pa.Table.from_arrays(rows.columns[:count], names=list(target.names))
     deleted = rows.column(count) if rows.num_columns > count else None
     keys = FileKeys(schema, changes.select(list(target.keys)))
-    concerned = files_with_keys(folder, files, keys)
-    check_old_files(folder, files, sum(file.size for file in concerned))
-    new = rewritten(folder, concerned, schema, keys, changes, deleted)
+    by_name = deleted_rows(table)
+    already = {file.path: by_name[name] for file in files if (name := file_name(file.path)) in by_name}
+    local = bucket_of(folder) is None
+    changed = files_with_keys(folder, files, keys, already, marks=local and takes_vectors(table))
+    check_old_files(folder, files, sum(file.size for file in changed.copied))
+    new = rewritten(folder, changed.copied, schema, keys, changes, deleted, already)
     try:
+        if local and (changed.marked or any(file.path in already for file in changed.copied)):
+            commit_marks(table, folder, changed, new, commit)
+            return
         table.create_write_transaction(
-            [*(file.added(data_change=True) for file in new), *(file.removed(data_change=True) for file in concerned)],
+            [
+                *(file.added(data_change=True) for file in new),
+                *(file.removed(data_change=True) for file in changed.copied),
+            ],
             "append",
             table.schema(),
             commit_properties=_commit_properties(commit, once=True, after_others=False),

@@ -1,14 +1,15 @@
-"""Application of changes by rewriting the files of a table that have rows with the changed keys.
+"""Application of changes to the files of a table that have rows with the changed keys.
 
-The task reads the keys of each file whose limits do not exclude them. Files with a changed key are copied without the
-changed rows, one record batch at a time. The new rows follow in the last file. A MERGE of delta-rs is a query with a
-plan and a join: for a million rows it takes 1.5 times as long and twice the memory. The caller makes the commit, which
-removes the old files and adds the new ones. The commit has to fail if another commit came between.
+The task reads the keys of each file whose limits do not exclude them. In a large file the changed rows are marked as
+deleted (`deletion_vectors.py`), until they are a quarter of its rows. Other files with a changed key are copied without
+the changed rows, one record batch at a time. The new rows follow in the last file. A MERGE of delta-rs is a query with
+a plan and a join: for a million rows it takes 1.5 times as long and twice the memory. The caller makes the commit,
+which removes the old files and adds the new ones. The commit has to fail if another commit came between.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming_source.mirroring.batch.latest_rows import key_codes, numbers
 from streaming_source.mirroring.writers.native.data_files import (
@@ -16,14 +17,13 @@ from streaming_source.mirroring.writers.native.data_files import (
     physical_name,
     remove_files,
     rows_of,
-    with_deletion_vectors,
     write_file,
 )
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
 from streaming_source.sinks.storage import files_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -32,12 +32,17 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
+    from streaming_source.mirroring.writers.native.deletion_vectors import Positions
 
 MOST_BYTES: Final = 1 << 30
 """Most bytes of files that one task rewrites, in some ten seconds. For more, Spark marks rows as deleted, on all cores.
 """
 SMALL_BYTES: Final = 1 << 20
 """Most bytes of a table that is rewritten as a whole, into one file."""
+MARKED_BYTES: Final = 4 << 20
+"""Bytes of a file from which rows are marked as deleted. A smaller file is copied in some 50 ms."""
+MOST_MARKED: Final = 0.25
+"""Most rows of a file that are marked as deleted, as a fraction, because readers read them all."""
 JOINED_BYTES: Final = 64 << 20
 """Most bytes of rewritten files that are joined into one."""
 _APPEND_ONLY: Final = "delta.appendOnly"
@@ -60,7 +65,7 @@ def is_rewritable(
 
     if mode not in (CURRENT, SOFT_DELETE) or any(pa.types.is_floating(schema.field(key).type) for key in keys):
         return False
-    return has_changeable_rows(table, files, schema) and not with_deletion_vectors(table)
+    return has_changeable_rows(table, files, schema)
 
 
 def has_changeable_rows(table: DeltaTable, files: Sequence[TableFile], schema: pa.Schema) -> bool:
@@ -78,23 +83,67 @@ def has_changeable_rows(table: DeltaTable, files: Sequence[TableFile], schema: p
     return all(file.is_plain for file in files)
 
 
-def files_with_keys(folder: str, files: Sequence[TableFile], keys: FileKeys) -> list[TableFile]:
-    """Return the files that have rows with some keys; all files of a table of up to SMALL_BYTES.
+class ChangedFiles(NamedTuple):
+    """Files that have rows with changed keys.
+
+    Attributes:
+        copied: the files that are copied without the changed rows.
+        marked: the positions of all deleted rows, changed ones included, of each file that stays. Shape
+            (deleted rows,), int64, ascending.
+    """
+
+    copied: list[TableFile]
+    marked: dict[TableFile, Positions]
+
+
+def files_with_keys(
+    folder: str, files: Sequence[TableFile], keys: FileKeys, deleted: Mapping[str, Positions], *, marks: bool
+) -> ChangedFiles:
+    """Return the files that have rows with some keys; all files of a table of up to SMALL_BYTES are copied.
 
     Args:
         folder: the folder of the table.
         files: all of its files.
         keys: the changed keys.
+        deleted: the positions of rows that are deleted already, by file.
+        marks: whether rows may be marked as deleted.
 
     Raises:
         NativeWriteError: the files have more than MOST_BYTES.
     """
-    small = sum(file.size for file in files) <= SMALL_BYTES
-    found = list(files) if small else [file for file in files if keys.are_in(folder, file)]
-    size = sum(file.size for file in found)
+    if sum(file.size for file in files) <= SMALL_BYTES:
+        return ChangedFiles(list(files), {})
+    found = ChangedFiles([], {})
+    for file in files:
+        gone = deleted.get(file.path)
+        if gone is None and not (marks and file.size >= MARKED_BYTES):
+            if keys.are_in(folder, file):
+                found.copied.append(file)
+            continue
+        positions = keys.positions(folder, file)
+        everything = _union(gone, positions)
+        if positions is not None and (positions.size == 0 or (gone is not None and everything.size == gone.size)):
+            continue
+        if (
+            positions is None
+            or not marks
+            or file.size < MARKED_BYTES
+            or everything.size > MOST_MARKED * (file.rows or 0)
+        ):
+            found.copied.append(file)
+        else:
+            found.marked[file] = everything
+    size = sum(file.size for file in (*found.copied, *found.marked))
     if size > MOST_BYTES:
         raise NativeWriteError(f"its changes are in {size >> 20} MB of its files")
     return found
+
+
+def _union(first: Positions | None, second: Positions | None) -> Positions:
+    import numpy as np
+
+    both = [one for one in (first, second) if one is not None]
+    return np.unique(np.concatenate(both)) if both else np.empty(0, np.int64)
 
 
 def rewritten(
@@ -104,6 +153,7 @@ def rewritten(
     keys: KeptRows,
     changes: pa.Table,
     deleted: pa.ChunkedArray | None,
+    already: Mapping[str, Positions] | None = None,
 ) -> list[DataFile]:
     """Rewrite files of a table with some changes, and return the new files.
 
@@ -114,6 +164,7 @@ def rewritten(
         keys: selects the rows of the files that stay: those without a changed key.
         changes: the last change of each key, with the columns of the table by their names.
         deleted: whether each change deletes its row, shape (changes,), bool. None: no change does.
+        already: the positions of rows that are deleted already, by file.
 
     Raises:
         NativeWriteError: a file does not have the rows that the log says, or a value does not fit. No file is left.
@@ -125,7 +176,7 @@ def rewritten(
     try:
         *groups, last = list(_joined(files)) or [[]]
         for group, rows in (*((group, []) for group in groups), (last, opened.to_batches())):
-            new = write_file(folder, schema, schema.names, _rows(folder, group, schema, keys, rows))
+            new = write_file(folder, schema, schema.names, _rows(folder, group, schema, keys, rows, already))
             added += [] if new is None else [new]
     except BaseException:
         remove_files(folder, added)
@@ -134,10 +185,15 @@ def rewritten(
 
 
 def _rows(
-    folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: KeptRows, opened: Sequence[pa.RecordBatch]
+    folder: str,
+    files: Sequence[TableFile],
+    schema: pa.Schema,
+    changed: KeptRows,
+    opened: Sequence[pa.RecordBatch],
+    already: Mapping[str, Positions] | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files whose keys did not change, then the new rows."""
-    for batch in rows_of(folder, files, schema):
+    for batch in rows_of(folder, files, schema, already):
         kept = changed.left(batch)
         if kept.num_rows:
             yield kept
@@ -181,33 +237,55 @@ class FileKeys:
 
     def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that have none of the keys."""
-        import pyarrow.compute as pc
+        from replica.rows.types.arrow_arrays import array_of
 
-        flags = self._changed_flags(rows)
-        return rows.filter(pc.invert(flags)) if flags.true_count else rows
+        changed = self._changed_rows(rows)
+        return rows.filter(array_of(~changed)) if changed.any() else rows
 
     def are_in(self, folder: str, file: TableFile) -> bool:
         """Return True if a file has one of the keys. Only row groups whose limits allow it are read."""
         if not self._changed.num_rows:
             return False
         with files_in(folder).read(file.path) as source, _parquet(source) as opened:
-            if not set(self._names) <= set(opened.schema_arrow.names):
-                return True  # the file is older than the column, which is NULL in its rows
-            first, name = self._first, self._names[0]
-            groups = [
-                one for one in range(opened.num_row_groups) if first is None or limits_allow(opened, one, name, first)
-            ]
-            return any(
-                self._changed_flags(batch).true_count
-                for batch in opened.iter_batches(row_groups=groups, columns=self._names)
-            )
+            return self._lacks_column(opened) or any(changed.any() for _, changed in self._changed_of(opened))
 
-    def _changed_flags(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Return which rows have one of the keys; BOOLEAN, one value for each row."""
+    def positions(self, folder: str, file: TableFile) -> Positions | None:
+        """Return the positions of the rows of a file that have one of the keys.
+
+        Returns:
+            Shape (rows,), int64, ascending. None if the file lacks a key column.
+        """
+        import numpy as np
+
+        nowhere = np.empty(0, np.int64)
+        if not self._changed.num_rows:
+            return nowhere
+        with files_in(folder).read(file.path) as source, _parquet(source) as opened:
+            if self._lacks_column(opened):
+                return None
+            found = [first + np.flatnonzero(changed) for first, changed in self._changed_of(opened)]
+        return np.concatenate([nowhere, *found])
+
+    def _lacks_column(self, opened: pq.ParquetFile) -> bool:
+        """Return True if a file is older than a key column, which is NULL in its rows."""
+        return not set(self._names) <= set(opened.schema_arrow.names)
+
+    def _changed_of(self, opened: pq.ParquetFile) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+        """Yield for batches of a file's rows the position of the first one, and whether each has one of the keys."""
+        first, name, begin = self._first, self._names[0], 0
+        for number in range(opened.num_row_groups):
+            position = begin
+            begin += opened.metadata.row_group(number).num_rows
+            if first is not None and not limits_allow(opened, number, name, first):
+                continue
+            for batch in opened.iter_batches(row_groups=[number], columns=self._names):
+                yield position, self._changed_rows(batch)
+                position += batch.num_rows
+
+    def _changed_rows(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Return which rows have one of the keys; shape (rows,), bool."""
         import numpy as np
         import pyarrow as pa
-
-        from replica.rows.types.arrow_arrays import array_of
 
         own = pa.Table.from_batches([rows.select(self._names)]).cast(self._changed.schema)
         both = pa.concat_tables([own, self._changed])
@@ -215,7 +293,7 @@ class FileKeys:
         codes = key_codes(keys, keys.schema.names)
         flags = np.zeros(codes.max(initial=0) + 1, np.bool_)
         flags[codes[rows.num_rows :]] = True
-        return array_of(flags[codes[: rows.num_rows]])
+        return flags[codes[: rows.num_rows]]
 
 
 def _parquet(source: pa.NativeFile) -> pq.ParquetFile:

@@ -11,8 +11,6 @@ Protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md (actions, co
 from __future__ import annotations
 
 import json
-import os
-import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +22,11 @@ from streaming_source.mirroring.writers.native.data_files import (
     files_of,
     remove_files,
     rows_of,
-    with_deletion_vectors,
     write_file,
 )
+from streaming_source.mirroring.writers.native.deletion_vectors import deleted_rows, file_name
 from streaming_source.mirroring.writers.native.delta_rows import FEATURES, check_target, opened, refused
+from streaming_source.mirroring.writers.native.log_files import LOG, added, logged_files, now_ms, removed, write_commit
 from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
@@ -38,11 +37,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
+    from streaming_source.mirroring.writers.native.deletion_vectors import Positions
+    from streaming_source.mirroring.writers.native.log_files import Action
     from streaming_source.transforms.transformed_images import TargetColumn
+
+    _Part = tuple[TableFile, Positions | None]
+    """File, and the positions of its deleted rows."""
 
 Field = dict[str, Any]
 """Column in the JSON form of a Delta schema."""
-_LOG: Final = "_delta_log"
 _ID: Final = "delta.columnMapping.id"
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 _LAST_ID: Final = "delta.columnMapping.maxColumnId"
@@ -102,24 +105,25 @@ def create(
         "schemaString": _schema(fields),
         "partitionColumns": [],
         "configuration": configuration,
-        "createdTime": _now_ms(),
+        "createdTime": now_ms(),
         **({"description": comment} if comment else {}),
     }
-    actions: list[dict[str, Any]] = [{"protocol": _protocol(properties)}, {"metaData": about}]
-    log = Path(folder, _LOG)
+    actions: list[Action] = [{"protocol": _protocol(properties)}, {"metaData": about}]
+    log = Path(folder, LOG)
     if not Path(folder).is_dir() or not DeltaTable.is_deltatable(folder):
-        if Path(folder).is_dir() and any(one.name != _LOG for one in Path(folder).iterdir()):
+        if Path(folder).is_dir() and any(one.name != LOG for one in Path(folder).iterdir()):
             raise ConfigError(
                 f"the folder {folder} has files and no Delta table.", hint="Empty it, or choose another folder (into)."
             )
         log.mkdir(parents=True, exist_ok=True)
-        _write(folder, 0, "CREATE TABLE", actions, metadata)
+        write_commit(folder, 0, "CREATE TABLE", actions, metadata)
         return
     with refused(folder):
         table = opened(folder)
         check_target(table, None)
-        removed = [_removed(file) for file in files_of(table)]
-    _write(folder, table.version() + 1, "CREATE OR REPLACE TABLE", [*actions, *removed], metadata)
+        logged = logged_files(folder, table.version())
+        actions += [removed(file, logged[file.path].vector) for file in files_of(table)]
+    write_commit(folder, table.version() + 1, "CREATE OR REPLACE TABLE", actions, metadata)
 
 
 def set_columns(folder: str, change: Callable[[list[Field]], list[Field]], metadata: str) -> None:
@@ -134,7 +138,7 @@ def set_columns(folder: str, change: Callable[[list[Field]], list[Field]], metad
         NativeWriteError: other commits came first several times.
     """
 
-    def attempt(table: DeltaTable) -> list[dict[str, Any]]:
+    def attempt(table: DeltaTable) -> list[Action]:
         return [{"metaData": _altered(table, change(_fields(table)))}]
 
     _retried(folder, "ALTER TABLE", attempt, metadata)
@@ -158,18 +162,17 @@ def rewrite(
         assigned: constants for columns.
 
     Raises:
-        NativeWriteError: a value does not fit its new type, a file has marked rows, or another writer was first.
+        NativeWriteError: a value does not fit its new type, or another writer was first.
     """
     import pyarrow as pa
 
     with refused(folder):
         table = opened(folder)
         check_target(table, None)
-        if with_deletion_vectors(table):
-            raise NativeWriteError("Spark has marked rows as deleted, which only Spark can rewrite")
-        files = files_of(table)
+        files, deleted = files_of(table), deleted_rows(table)
+        logged = logged_files(folder, table.version())
         old = pa.schema(table.schema().to_arrow())
-    actions: list[dict[str, Any]] = []
+    actions: list[Action] = []
     new = old
     if change is not None:
         about = _altered(table, change(_fields(table)))
@@ -177,10 +180,11 @@ def rewrite(
         new = _arrow(about["schemaString"])
     made: list[DataFile] = []
     try:
-        made += _rewritten(spark, files, _Rewriter(folder, old, new, assigned))
-        added = [_added(file) for file in made]
-        removed = [_removed(file) for file in files]
-        _write(folder, table.version() + 1, "UPDATE", [*actions, *added, *removed], metadata)
+        parts = [(file, deleted.get(file_name(file.path))) for file in files]
+        made += _rewritten(spark, parts, _Rewriter(folder, old, new, assigned))
+        actions += [added(file) for file in made]
+        actions += [removed(file, logged[file.path].vector) for file in files]
+        write_commit(folder, table.version() + 1, "UPDATE", actions, metadata)
     except BaseException:
         remove_files(folder, made)
         raise
@@ -206,17 +210,17 @@ class _Rewriter:
     new: pa.Schema
     assigned: Assigned | None
 
-    def __call__(self, files: Iterator[TableFile]) -> Iterator[tuple[DataFile | None, str | None]]:
-        for file in files:
+    def __call__(self, parts: Iterator[_Part]) -> Iterator[tuple[DataFile | None, str | None]]:
+        for part in parts:
             try:
-                yield write_file(self.folder, self.new, self.new.names, self._rows(file)), None
+                yield write_file(self.folder, self.new, self.new.names, self._rows(*part)), None
             except NativeWriteError as refused_rows:
                 yield None, str(refused_rows)
 
-    def _rows(self, file: TableFile) -> Iterator[pa.RecordBatch]:
+    def _rows(self, file: TableFile, deleted: Positions | None) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        for batch in rows_of(self.folder, [file], self.old):
+        for batch in rows_of(self.folder, [file], self.old, None if deleted is None else {file.path: deleted}):
             columns = dict(zip(self.old.names, batch.columns, strict=True))
             if self.assigned is not None:
                 columns = self._with_values(columns, batch.num_rows)
@@ -238,12 +242,12 @@ class _Rewriter:
         return columns | {name: pc.if_else(chosen, value, columns[name]) for name, value in constants.items()}
 
 
-def _rewritten(spark: SparkSession, files: Sequence[TableFile], rewriter: _Rewriter) -> list[DataFile]:
-    if not files:
+def _rewritten(spark: SparkSession, parts: Sequence[_Part], rewriter: _Rewriter) -> list[DataFile]:
+    if not parts:
         return []
     context = spark.sparkContext
-    slices = min(len(files), 4 * context.defaultParallelism)
-    found = context.parallelize(files, slices).mapPartitions(rewriter).collect()
+    slices = min(len(parts), 4 * context.defaultParallelism)
+    found = context.parallelize(parts, slices).mapPartitions(rewriter).collect()
     made = [file for file, _ in found if file is not None]
     reason = next((why for _, why in found if why is not None), None)
     if reason is not None:
@@ -252,46 +256,18 @@ def _rewritten(spark: SparkSession, files: Sequence[TableFile], rewriter: _Rewri
     return made
 
 
-def _retried(folder: str, operation: str, attempt: Callable[[DeltaTable], list[dict[str, Any]]], metadata: str) -> None:
+def _retried(folder: str, operation: str, attempt: Callable[[DeltaTable], list[Action]], metadata: str) -> None:
     for number in range(_TRIES):
         with refused(folder):
             table = opened(folder)
             check_target(table, None)
         try:
-            _write(folder, table.version() + 1, operation, attempt(table), metadata)
+            write_commit(folder, table.version() + 1, operation, attempt(table), metadata)
         except NativeWriteError:
             if number + 1 == _TRIES:
                 raise
         else:
             return
-
-
-def _write(folder: str, version: int, operation: str, actions: Sequence[Mapping[str, Any]], metadata: str) -> None:
-    """Write a commit.
-
-    Raises:
-        NativeWriteError: the version exists already.
-    """
-    about = {
-        "timestamp": _now_ms(),
-        "operation": operation,
-        "operationParameters": {},
-        "userMetadata": metadata,
-        "engineInfo": "mariadb-binlog mirror",
-    }
-    lines = [json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": about}, *actions)]
-    log = Path(folder, _LOG)
-    hidden = log / f".{uuid.uuid4()}.json.tmp"
-    try:
-        with hidden.open("x", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        (log / f"{version:020d}.json").hardlink_to(hidden)  # fails if the name exists, unlike a rename
-    except FileExistsError:
-        raise NativeWriteError(f"another writer wrote version {version} of {folder} first") from None
-    finally:
-        hidden.unlink(missing_ok=True)
 
 
 def _altered(table: DeltaTable, fields: Sequence[Field]) -> dict[str, Any]:
@@ -367,33 +343,3 @@ def _protocol(properties: Mapping[str, str]) -> dict[str, Any]:
         "readerFeatures": sorted(features & _READER_FEATURES),
         "writerFeatures": sorted(features),
     }
-
-
-def _added(file: DataFile) -> dict[str, Any]:
-    return {
-        "add": {
-            "path": file.path,
-            "partitionValues": {},
-            "size": file.size,
-            "modificationTime": _now_ms(),
-            "dataChange": True,
-            "stats": file.stats,
-        }
-    }
-
-
-def _removed(file: TableFile) -> dict[str, Any]:
-    return {
-        "remove": {
-            "path": file.path,
-            "deletionTimestamp": _now_ms(),
-            "dataChange": True,
-            "extendedFileMetadata": True,
-            "partitionValues": {},
-            "size": file.size,
-        }
-    }
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -30,6 +30,7 @@ from streaming_source.mirroring.writers.native.data_files import (
     with_deletion_vectors,
     write_file,
 )
+from streaming_source.mirroring.writers.native.deletion_vectors import unused_vector_files
 from streaming_source.mirroring.writers.native.delta_rows import after_commit, may_have_landed
 from streaming_source.sinks.storage import bucket_of, delta_table, files_in
 
@@ -102,7 +103,7 @@ def is_due(table: DeltaTable) -> bool:
 
 def _small_files(table: DeltaTable) -> list[TableFile]:
     """Return the smallest files, up to MOST_BYTES, in the order in which they were written."""
-    marked = with_deletion_vectors(table)  # Spark compacts these
+    marked = with_deletion_vectors(table)  # a later change copies these
     chosen, size = [], 0
     for file in sorted(_plain_files(table), key=lambda file: file.size):
         size += file.size
@@ -167,6 +168,8 @@ _DEFAULT_INTERVAL: Final = 100
 """Interval of delta-rs for tables without `delta.checkpointInterval`."""
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
 _FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_FILE_RETENTION_DAYS: Final = 7
+"""Retention of data files of tables without the property."""
 _PARTS: Final = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _MOST_COMMITS: Final = 50
@@ -273,7 +276,7 @@ class Upkeep:
         if wanted and self._is_time(state.log_cleaned_at, properties.get(_LOG_RETENTION), 30):
             state.log_cleaned_at = self._clock()
             yield "removal of expired log files", _clean_log
-        if self._is_time(state.files_removed_at, properties.get(_FILE_RETENTION), 7):
+        if self._is_time(state.files_removed_at, properties.get(_FILE_RETENTION), _FILE_RETENTION_DAYS):
             state.files_removed_at = self._clock()
             yield "removal of expired data files", _remove_files
 
@@ -356,23 +359,28 @@ def _clean_log(folder: str) -> Iterator[None]:
 
 
 def _remove_files(folder: str) -> Iterator[None]:
-    """Remove data files that no version within the retention needs."""
-    expired = _expired_files(delta_table(folder))
+    """Remove data files and deletion vectors that no version within the retention needs."""
+    expired = _expired_files(folder, delta_table(folder))
     at_once = _AT_ONCE if bucket_of(folder) is None else _OBJECTS_AT_ONCE
     for first in range(0, len(expired), at_once):
         yield  # another micro-batch may come between, and may restore an old version
         _remove(folder, set(expired[first : first + at_once]) - _files(delta_table(folder)))
+    if bucket_of(folder) is None:
+        yield
+        table = delta_table(folder)
+        retention = _seconds(table.metadata().configuration.get(_FILE_RETENTION), _FILE_RETENTION_DAYS * 86_400)
+        _remove(folder, unused_vector_files(folder, table.version(), retention)[:_AT_ONCE])
 
 
-def _expired_files(table: DeltaTable) -> list[str]:
+def _expired_files(folder: str, table: DeltaTable) -> list[str]:
     """Return data files that VACUUM would remove, by their paths in the folder.
 
-    delta-rs makes the list with the table's retention, and counts every deletion vector file as unused. So only Parquet
-    files are taken, and none of a table with deletion vectors, which needs VACUUM by Spark.
+    delta-rs makes the list with the table's retention, and counts every deletion vector file as unused. In object
+    storage these are not removed, and a table with deletion vectors needs VACUUM by Spark.
     """
-    found = table.vacuum(dry_run=True, enforce_retention_duration=True, full=True)
-    if any(Path(path).name.startswith("deletion_vector_") for path in found) or with_deletion_vectors(table):
+    if bucket_of(folder) is not None and with_deletion_vectors(table):
         raise NotImplementedError("it has deletion vectors, so run VACUUM with Spark from time to time")
+    found = table.vacuum(dry_run=True, enforce_retention_duration=True, full=True)
     return [path for path in found if path.endswith(".parquet") and not Path(path).name.startswith(".")]
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -29,7 +30,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
+from streaming_source.mirroring.writers.native import deletion_vectors, delta_rows, rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
 from streaming_source.mirroring.writers.native.delta_rows import (
     TargetShape,
@@ -42,20 +43,39 @@ from streaming_source.mirroring.writers.native.delta_rows import (
 from streaming_source.mirroring.writers.native.merge import counted_rows
 from streaming_source.mirroring.writers.native.merge.counted_rows import CountedChanges, counted_files
 from streaming_source.mirroring.writers.native.merge.partial_images import KEPT
+from streaming_source.mirroring.writers.native.table_commits import create
 from streaming_source.mirroring.writers.target_format import READS, Commit
+from streaming_source.transforms.transformed_images import TargetColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
 OWNER = {"mariadb.mirror": "m"}
+MARKS = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "3"}
+TYPES = {
+    pa.int64(): "BIGINT",
+    pa.string(): "STRING",
+    pa.bool_(): "BOOLEAN",
+    pa.timestamp("us", "UTC"): "TIMESTAMP",
+}
 TARGET = TargetShape("current", ("id", "v"), ("id",), tuple(OWNER.items()))
 FOREIGN = 100
 """The first key of rows that other writers append."""
 KEYS = st.integers(0, 5)
 CHANGES = st.dictionaries(KEYS, st.booleans(), min_size=1)
 """Keys, and whether the row is there afterwards."""
-TROUBLES = ("none", "no room for the file", "before the commit", "after the commit")
+TROUBLES = (
+    *("none", "no room for the file", "no room for the marks", "before the commit", "before the commit of marks"),
+    *("before the checkpoint", "after the commit"),
+)
+
+
+def stored(folder: str) -> list[dict[str, Any]]:
+    """The rows of a table, by delta-rs."""
+    found = QueryBuilder().register("t", DeltaTable(folder)).execute("SELECT * FROM t")
+    return pa.table(found.read_all()).to_pylist()
 
 
 def broken(*_: object, **__: object) -> Any:
@@ -82,7 +102,8 @@ class TargetUnderTrouble(RuleBasedStateMachine):
 
     @initialize()
     def make(self) -> None:
-        DeltaTable.create(self.folder, self.schema, configuration=OWNER, raise_if_key_not_exists=False)
+        columns = [TargetColumn(one.name, TYPES[one.type], nullable=one.nullable, comment="") for one in self.schema]
+        create(self.folder, columns, "", OWNER | MARKS, "{}")
 
     def commit(self, number: int, part: str | None = None) -> Commit:
         return Commit("m", number, f"0-1-{number}", part or self.part)
@@ -101,7 +122,7 @@ class TargetUnderTrouble(RuleBasedStateMachine):
         self.model.pop(key, None)
 
     def held(self) -> dict[Any, Any]:
-        rows = pa.table(DeltaTable(self.folder).to_pyarrow_table()).to_pylist()
+        rows = stored(self.folder)
         assert len({row["id"] for row in rows}) == len(rows)
         return {row["id"]: row["v"] for row in rows}
 
@@ -123,6 +144,9 @@ class TargetUnderTrouble(RuleBasedStateMachine):
         """Do work as a task that meets trouble, and again as the one that Spark starts after it."""
         place, name = {
             "no room for the file": (rewritten_files, "write_file"),
+            "no room for the marks": (deletion_vectors, "write_vectors"),
+            "before the commit of marks": (deletion_vectors, "write_commit"),
+            "before the checkpoint": (DeltaTable, "create_checkpoint"),
             "before the commit": (delta_rows, "_commit_properties"),
             "after the commit": (delta_rows, "keep"),
         }.get(trouble, (delta_rows, ""))
@@ -180,18 +204,24 @@ class TargetUnderTrouble(RuleBasedStateMachine):
 
     def beside(self, deed: Callable[[], object], work: Callable[[], object]) -> None:
         """Do work during which something else is done, once, right before its commit."""
-        whole = delta_rows._commit_properties
+        places = {delta_rows: "_commit_properties", deletion_vectors: "write_commit"}
+        whole = {module: getattr(module, name) for module, name in places.items()}
 
-        def first(*arguments: Any, **more: Any) -> Any:
-            delta_rows._commit_properties = whole
+        def restore() -> None:
+            for module, name in places.items():
+                setattr(module, name, whole[module])
+
+        def first(module: ModuleType, *arguments: Any, **more: Any) -> Any:
+            restore()
             deed()
-            return whole(*arguments, **more)
+            return whole[module](*arguments, **more)
 
-        delta_rows._commit_properties = first
+        for module, name in places.items():
+            setattr(module, name, partial(first, module))
         try:
             work()
         finally:
-            delta_rows._commit_properties = whole
+            restore()
 
     @rule(trouble=st.sampled_from(TROUBLES), rows=st.integers(1, 3))
     def first_rows(self, trouble: str, rows: int) -> None:
@@ -300,7 +330,7 @@ class HistoryUnderTrouble(TargetUnderTrouble):
             del self.model[version]
 
     def held(self) -> dict[Any, Any]:
-        rows = pa.table(DeltaTable(self.folder).to_pyarrow_table()).to_pylist()
+        rows = stored(self.folder)
         assert all(row["_current"] == (row["_to_gtid"] is None) for row in rows)
         found = {(row["id"], row["_from_gtid"]): (row["v"], row["w"], row["_to_gtid"]) for row in rows}
         assert len(found) == len(rows)
@@ -341,10 +371,13 @@ class CountsUnderTrouble(TargetUnderTrouble):
 MACHINES = {"versions": HistoryUnderTrouble, "counted": CountsUnderTrouble, "counted in files": CountsUnderTrouble}
 
 
-@pytest.mark.parametrize("way", ["small", "rewritten", "merged", *MACHINES])
+@pytest.mark.parametrize("way", ["small", "rewritten", "marked", "merged", *MACHINES])
 def test_each_batch_is_in_the_target_once(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    if way == "rewritten":
+    if way in ("rewritten", "marked"):
         monkeypatch.setattr(rewritten_files, "SMALL_BYTES", -1)
+    if way == "marked":
+        monkeypatch.setattr(rewritten_files, "MARKED_BYTES", 0)
+        monkeypatch.setattr(rewritten_files, "MOST_MARKED", 0.7)
     if way == "merged":
         monkeypatch.setattr(delta_rows, "is_rewritable", lambda *_: False)
     if way == "counted in files":

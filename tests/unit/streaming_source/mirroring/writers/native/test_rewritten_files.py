@@ -97,7 +97,7 @@ def test_rows_are_those_of_a_dictionary(
         patch.setattr(rewritten_files, "SMALL_BYTES", small)
         patch.setattr(rewritten_files, "JOINED_BYTES", joined)
         changed_keys = FileKeys(schema, changed.select(list(keys)))
-        met = files_with_keys(str(folder), files, changed_keys)
+        met = files_with_keys(str(folder), files, changed_keys, {}, marks=False).copied
         new = rewritten(str(folder), met, schema, changed_keys, changed, ends)
     if small < 0:
         assert {file.path for file in met} == {path for path, rows in of_file.items() if rows & set(changes)}
@@ -141,17 +141,17 @@ def test_a_file_whose_limits_exclude_the_keys_is_not_read(tmp_path: Path, monkey
     write_deltalake(str(tmp_path), table_of(schema, KEYED, {(100,): "x", (102,): "x"}), mode="append")
     files = files_of(DeltaTable(str(tmp_path)))
     looked: list[int] = []
-    met = FileKeys._changed_flags
+    met = FileKeys._changed_rows
 
-    def seen(keys: Any, rows: pa.RecordBatch) -> pa.BooleanArray:
+    def seen(keys: Any, rows: pa.RecordBatch) -> Any:
         looked.append(rows.num_rows)
         return met(keys, rows)
 
-    monkeypatch.setattr(FileKeys, "_changed_flags", seen)
+    monkeypatch.setattr(FileKeys, "_changed_rows", seen)
     for number, rows in ((1, [3]), (100, [2]), (101, [2]), (50, [])):
         looked.clear()
-        found = files_with_keys(str(tmp_path), files, FileKeys(schema, key_table(number)))
-        assert (looked, len(found)) == (rows, int(number in (1, 100)))
+        found = files_with_keys(str(tmp_path), files, FileKeys(schema, key_table(number)), {}, marks=False)
+        assert (looked, len(found.copied)) == (rows, int(number in (1, 100)))
     assert table.version() == 1
 
 

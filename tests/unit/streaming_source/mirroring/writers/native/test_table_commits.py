@@ -14,7 +14,8 @@ from replica.errors import ConfigError
 from streaming_source.mirroring.writers.folder_target import altered
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files, is_as_created
-from streaming_source.mirroring.writers.native.table_commits import _write, create, set_columns
+from streaming_source.mirroring.writers.native.log_files import write_commit
+from streaming_source.mirroring.writers.native.table_commits import create, set_columns
 from streaming_source.mirroring.writers.target_format import (
     AddColumns,
     Commit,
@@ -111,7 +112,7 @@ def test_without_column_mapping_columns_are_added_and_not_renamed(tmp_path: Path
 
 def test_a_commit_that_comes_second_is_refused_and_leaves_no_file(folder: str) -> None:
     with pytest.raises(NativeWriteError, match="another writer wrote version 0"):
-        _write(folder, 0, "TEST", [], "{}")
+        write_commit(folder, 0, "TEST", [], "{}")
     assert [one.name for one in Path(folder, "_delta_log").iterdir()] == [f"{0:020d}.json"]
 
 

@@ -1,0 +1,267 @@
+"""Log of a Delta table in a local folder: commits with actions that delta-rs 1.6 does not write, and what it hides.
+
+A commit is a file under the number of the next version. It fails if another writer has taken the number. delta-rs does
+not tell the deletion vectors and the statistics of files as the log has them, so `logged_files` reads them from the
+last checkpoint and the commits after it.
+
+Protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md (actions, checkpoints).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
+
+    Action = Mapping[str, Any]
+    Vector = Mapping[str, Any]
+
+LOG: Final = "_delta_log"
+_MARKED_STATS: Final = {"tightBounds": False}
+"""Limits of a file of which rows are marked as deleted may be those of deleted rows."""
+
+
+class VersionTakenError(NativeWriteError):
+    """Another writer wrote the version first. The commit can be tried again with a newer version of the table."""
+
+
+def write_commit(folder: str, version: int, operation: str, actions: Sequence[Action], metadata: str) -> None:
+    """Write a commit.
+
+    Args:
+        folder: the folder of the table.
+        version: the number of the new version.
+        operation: the name of the operation in the table's history.
+        actions: the actions in Delta's form, for instance `{"add": {…}}`.
+        metadata: the user metadata of the commit.
+
+    Raises:
+        VersionTakenError: the version exists already.
+    """
+    about = {
+        "timestamp": now_ms(),
+        "operation": operation,
+        "operationParameters": {},
+        "userMetadata": metadata,
+        "engineInfo": "mariadb-binlog mirror",
+    }
+    lines = [json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": about}, *actions)]
+    log = Path(folder, LOG)
+    hidden = log / f".{uuid.uuid4()}.json.tmp"
+    try:
+        with hidden.open("x", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        (log / f"{version:020d}.json").hardlink_to(hidden)  # fails if the name exists, unlike a rename
+    except FileExistsError:
+        raise VersionTakenError(f"another writer wrote version {version} of {folder} first") from None
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def added(file: DataFile) -> Action:
+    """Return the action that adds a file with rows that are new to the table."""
+    return _added(file.path, file.size, now_ms(), file.stats)
+
+
+def marked(file: TableFile, stats: str, vector: Vector) -> Action:
+    """Return the action that adds a file of the table again, with other deleted rows.
+
+    Args:
+        file: the file.
+        stats: its statistics, as JSON.
+        vector: its deletion vector.
+    """
+    known = json.dumps({**json.loads(stats), **_MARKED_STATS})
+    action = _added(file.path, file.size, file.modified_at, known)
+    return {"add": {**action["add"], "deletionVector": vector}}
+
+
+def _added(path: str, size: int, modified_at: int, stats: str) -> Action:
+    return {
+        "add": {
+            "path": path,
+            "partitionValues": {},
+            "size": size,
+            "modificationTime": modified_at,
+            "dataChange": True,
+            "stats": stats,
+        }
+    }
+
+
+def removed(file: TableFile, vector: Vector | None = None) -> Action:
+    """Return the action that removes a file; `vector`: its deletion vector, without which readers keep the file."""
+    action = {
+        "path": file.path,
+        "deletionTimestamp": now_ms(),
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": {},
+        "size": file.size,
+    }
+    return {"remove": action if vector is None else {**action, "deletionVector": vector}}
+
+
+def now_ms() -> int:
+    """Return milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+# Files of a version, as the log has them.
+
+
+MOST_TABLES: Final = 200
+"""Most tables in the cache of a process."""
+MOST_FILES: Final = 100
+"""Most files of a cached table. Their log entries take some 100 KB, so a full cache takes 20 MB."""
+_COLUMNS: Final = (
+    *("add.path", "add.stats", "add.deletionVector"),
+    *("remove.path", "remove.deletionTimestamp", "remove.deletionVector"),
+)
+_VECTOR: Final = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
+
+
+class LoggedFile(NamedTuple):
+    """File of a table; `stats`: its statistics as JSON, or None; `vector`: its deletion vector, or None."""
+
+    stats: str | None
+    vector: Vector | None
+
+
+class LoggedFiles(NamedTuple):
+    """Files in the log of a table.
+
+    Attributes:
+        version: the version of the table.
+        files: the files of the version, by their paths in the log.
+        old_vectors: the time at which a commit removed a deletion vector, in milliseconds, by the vector's name. Only
+            those of the read commits and of the checkpoint, which has those within the table's retention.
+    """
+
+    version: int
+    files: dict[str, LoggedFile]
+    old_vectors: dict[str, int]
+
+
+_known: OrderedDict[str, tuple[tuple[int, int] | None, LoggedFiles]] = OrderedDict()
+_lock = threading.Lock()
+
+
+def commit_identity(folder: str, version: int) -> tuple[int, int] | None:
+    """Return inode and modification time of a commit's file; None if there is no file.
+
+    If another file replaced the commit, inode or time differ.
+    """
+    try:
+        file = _commit_file(folder, version).stat()
+    except OSError:
+        return None
+    return file.st_ino, file.st_mtime_ns
+
+
+def logged_files(folder: str, version: int) -> dict[str, LoggedFile]:
+    """Return the files of a table by their paths in its log. Only the commits since the last call are read.
+
+    Args:
+        folder: the folder of the table.
+        version: the version of the table.
+
+    Raises:
+        NativeWriteError: the log cannot be read, or its checkpoint has a form that is not known.
+    """
+    with _lock:
+        identity, known = _known.pop(folder, (None, None))
+    if known is not None and (known.version > version or identity != commit_identity(folder, known.version)):
+        known = None
+    found = read_log(folder, version, known)._replace(old_vectors={})
+    if len(found.files) <= MOST_FILES:
+        with _lock:
+            _known[folder] = commit_identity(folder, version), found
+            while len(_known) > MOST_TABLES:
+                _known.popitem(last=False)
+    return found.files
+
+
+def read_log(folder: str, version: int, since: LoggedFiles | None = None) -> LoggedFiles:
+    """Read the log of a table.
+
+    Args:
+        folder: the folder of the table.
+        version: the version of the table.
+        since: what is known of an older version; it is changed. None: the last checkpoint is read.
+
+    Raises:
+        NativeWriteError: the log cannot be read, or its checkpoint has a form that is not known.
+    """
+    try:
+        known = _from_checkpoint(folder, version) if since is None else since
+        for number in range(known.version + 1, version + 1):
+            for line in _commit_file(folder, number).read_bytes().splitlines():
+                _take(json.loads(line), known)
+    except (OSError, ValueError, KeyError) as error:
+        raise NativeWriteError(f"the log of {folder} cannot be read: {type(error).__name__}: {error}") from error
+    return known._replace(version=version)
+
+
+def vector_name(vector: Vector) -> str:
+    """Return a text that identifies a deletion vector."""
+    return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
+
+
+def _commit_file(folder: str, version: int) -> Path:
+    return Path(folder, LOG, f"{version:020d}.json")
+
+
+def _from_checkpoint(folder: str, version: int) -> LoggedFiles:
+    """Return the files of the last checkpoint; no files if there is none, or if it is newer than the version."""
+    import pyarrow.parquet as pq
+
+    try:
+        last = json.loads(Path(folder, LOG, "_last_checkpoint").read_bytes())
+    except FileNotFoundError:
+        return LoggedFiles(-1, {}, {})
+    number = int(last["version"])
+    if number > version:
+        return LoggedFiles(-1, {}, {})
+    file = Path(folder, LOG, f"{number:020d}.checkpoint.parquet")
+    if not file.exists():
+        raise NativeWriteError("its log has a checkpoint in several files")
+    found = LoggedFiles(number, {}, {})
+    with pq.ParquetFile(file) as checkpoint:
+        for batch in checkpoint.iter_batches(columns=list(_COLUMNS)):
+            for actions in batch.to_pylist():
+                _take(actions, found)
+    return found
+
+
+def _take(actions: Action, into: LoggedFiles) -> None:
+    """Take the actions of one line of a commit, or of one row of a checkpoint."""
+    remove, add = actions.get("remove"), actions.get("add")
+    if remove is not None:
+        vector = _vector(remove)
+        if vector is not None:
+            into.old_vectors[vector_name(vector)] = int(remove.get("deletionTimestamp") or 0)
+        if remove["path"] in into.files and into.files[remove["path"]].vector == vector:
+            del into.files[remove["path"]]
+    if add is not None:
+        into.files[add["path"]] = LoggedFile(add.get("stats"), _vector(add))
+
+
+def _vector(action: Action) -> Vector | None:
+    """Return the deletion vector of an action. In checkpoints, fields without a value are None."""
+    vector = action.get("deletionVector")
+    return None if vector is None else {name: vector[name] for name in _VECTOR if vector.get(name) is not None}

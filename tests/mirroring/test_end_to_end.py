@@ -268,6 +268,7 @@ def test_audit_and_repair(primary: MariaDb, database: str, mirrored: Callable[..
     mirror.assert_equal("a", "b", "c")
 
 
+@pytest.mark.slow  # its jars are 690 MB
 def test_object_storage(
     primary: MariaDb, database: str, workbench: Workbench, tmp_path: Path, s3_jars: list[str]
 ) -> None:

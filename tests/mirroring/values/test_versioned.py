@@ -6,9 +6,9 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.snapshot.kit.tables.test_versioned import TABLES, change
 
 from tests.fixtures.mariadb import MariaDb
+from tests.integration.snapshot.tables.test_versioned import TABLES, change
 from tests.mirroring.operations.test_audit import AUDIT
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def encode_file_head(fde: bytes, primary: BinlogPosition, position: GtidPosition
     if not isinstance(event, FormatDescriptionEvent):
         raise ProtocolError("the primary's file does not begin with a FORMAT_DESCRIPTION event")
     server_id = event.header.server_id
-    return b"".join(
+    head = b"".join(
         (
             BINLOG_MAGIC,
             fde,
@@ -80,6 +80,13 @@ def encode_file_head(fde: bytes, primary: BinlogPosition, position: GtidPosition
             encode_gtid_list(position, server_id=server_id, checksum=event.checksum),
         )
     )
+    try:
+        found = _parse(head)
+    except (ProtocolError, IndexError):
+        found = None
+    if found is None or (found.format, found.primary, found.position) != (fde, primary, position):
+        raise ProtocolError(f"the FORMAT_DESCRIPTION event of {primary.file} is damaged: it describes other events")
+    return head
 
 
 def read_file_head(path: Path) -> FileHead:

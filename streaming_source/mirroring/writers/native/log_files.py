@@ -202,7 +202,7 @@ def read_log(folder: str, version: int, since: LoggedFiles | None = None) -> Log
     Args:
         folder: the folder of the table.
         version: the version of the table.
-        since: what is known of an older version; it is changed. None: the last checkpoint is read.
+        since: the files of an older version; they are changed. None: the last checkpoint is read.
 
     Raises:
         NativeWriteError: the log cannot be read, or its checkpoint has a form that is not known.

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.errors import ProtocolError, RelayError
+from replica.errors import ProtocolError, RelayError, ReplicaError
 from replica.protocol.constants import EventType
 from replica.protocol.events.binlog_file import encode_rotate, walk
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
@@ -49,6 +50,25 @@ def test_only_a_format_description_begins_a_file() -> None:
     rotate = encode_rotate("bin.000001", 4, server_id=1, checksum=CRC32)
     with pytest.raises(ProtocolError):
         encode_file_head(rotate, PRIMARY, GtidPosition())
+
+
+@pytest.mark.parametrize("checksum", [CRC32, NONE])
+def test_a_damaged_format_description_is_refused_or_begins_a_file_that_is_read(
+    tmp_path: Path, checksum: object
+) -> None:
+    whole = format_description(checksum)  # type: ignore[arg-type]
+    path, refused = tmp_path / "relay.000001", 0
+    for at, bit in itertools.product(range(len(whole)), (0x01, 0x04, 0x80, 0xFF)):
+        fde = whole[:at] + bytes((whole[at] ^ bit,)) + whole[at + 1 :]
+        try:
+            data = encode_file_head(fde, PRIMARY, GtidPosition.parse("0-1-5"))
+        except ReplicaError:
+            refused += 1
+            continue
+        path.write_bytes(data)
+        head = read_file_head(path)
+        assert (head.primary, str(head.position)) == (PRIMARY, "0-1-5")
+    assert refused
 
 
 def test_identity_of_the_primarys_file() -> None:

@@ -13,19 +13,31 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from streaming_source.mirroring.writers.native import upkeep
-from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
+from streaming_source.mirroring.writers.native.data_files import (
+    NativeWriteError,
+    files_of,
+    with_deletion_vectors,
+    write_file,
+)
+from streaming_source.mirroring.writers.native.deletion_vectors import commit_marks
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files, merge_rows, replace_rows
+from streaming_source.mirroring.writers.native.log_files import last_checkpoint
+from streaming_source.mirroring.writers.native.rewritten_files import ChangedFiles
+from streaming_source.mirroring.writers.native.table_commits import create
 from streaming_source.mirroring.writers.target_format import READS, Commit
 from streaming_source.sinks.storage import delta_table, files_in, use_storage
+from streaming_source.transforms.transformed_images import TargetColumn
 from tests.fixtures.s3_faults import Fault, FaultyStore, random_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.fixtures.object_store import ObjectStore
     from tests.fixtures.s3_faults import Request
@@ -160,7 +172,7 @@ def test_upkeep_of_a_table_in_a_bucket(store: ObjectStore) -> None:
     assert held(folder, store) == before
     assert len(delta_table(folder).file_uris()) == 1
     list(upkeep._write_checkpoint(folder))
-    assert upkeep._last_checkpoint(folder) == delta_table(folder).version()
+    assert last_checkpoint(folder) == delta_table(folder).version()
     with files_in(folder).write("_delta_log/00000000000000000001.crc") as file:
         file.write(b"{}")
     table = delta_table(folder)
@@ -169,3 +181,32 @@ def test_upkeep_of_a_table_in_a_bucket(store: ObjectStore) -> None:
     left = [path for path, _ in files_in(folder).sizes() if path.endswith(".parquet") and "_delta_log" not in path]
     assert len(left) == 1
     assert held(folder, store) == before
+
+
+def test_deletion_vectors_of_a_table_in_a_bucket(store: ObjectStore, tmp_path: Path) -> None:
+    """Only Spark marks rows in a bucket, so the table is made on a disk and copied."""
+    columns = [
+        TargetColumn("id", "BIGINT", nullable=False, comment=""),
+        TargetColumn("v", "STRING", nullable=True, comment=""),
+    ]
+    local = tmp_path / "marked"
+    create(str(local), columns, "", OWNER | {"delta.enableDeletionVectors": "true"}, "{}")
+    schema = pa.schema(DeltaTable(local).schema().to_arrow())
+    file = write_file(
+        str(local), schema, ["id", "v"], [pa.RecordBatch.from_pydict({"id": [1, 2, 3], "v": ["a", "b", "c"]})]
+    )
+    assert file is not None
+    append_files(str(local), [file], TARGET, Commit("m", 1, "", READS), once=True)
+    table = DeltaTable(local)
+    (data,) = files_of(table)
+    commit_marks(table, str(local), ChangedFiles([], {data: np.array([1])}), [], Commit("m", 2, ""))
+    folder = f"s3://{BUCKET}/marked"
+    use_storage(BUCKET, store.options())
+    for source in (path for path in local.rglob("*") if path.is_file()):
+        with files_in(folder).write(str(source.relative_to(local))) as copy:
+            copy.write(source.read_bytes())
+    assert with_deletion_vectors(delta_table(folder)) == {data.path}
+    changed = pa.table({"0": [2, 3], "1": ["new", "new"], "2": [False, True]})
+    assert merge_rows(folder, changed, TARGET, Commit("m", 3, ""))
+    found = QueryBuilder().register("t", delta_table(folder)).execute("SELECT id, v FROM t ORDER BY id").read_all()
+    assert pa.table(found).to_pylist() == [{"id": 1, "v": "a"}, {"id": 2, "v": "new"}]

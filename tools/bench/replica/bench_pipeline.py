@@ -1,7 +1,7 @@
 """From the network to row changes with all columns, as a user gets them: `scripts/bench pipeline [--json]`.
 
 One server, one binlog file of each workload, every contender once a round, each in a process of its own. CPU seconds
-are the client's, user and system, of all its threads, without the start of the process, which is told apart. Compiled
+are the client's, user and system, of all its threads, without the start of the process, which is counted apart. Compiled
 clients read the file twice and the second pass counts: what compiles while it runs is warm then, as in a process that
 runs for days. Clients that would need minutes read for some seconds, and their rows are a prefix;
 the figures of Debezium, whose start takes more than many rows do, begin when its task has started. Ratios are CPU
@@ -104,14 +104,14 @@ class Contenders:
         return {name: ways[name] for name in DOES if name in ways and name in (OURS, *wanted)}
 
     def _python(self, name: str, **more: Any) -> dict[str, Any]:
-        told = answer(
+        result = answer(
             [sys.executable, "-m", "tools.bench.replica.pipeline_clients", name, json.dumps(self._asked | more)]
         )
         if name == OURS:
-            last = told["passes"][-1]
+            last = result["passes"][-1]
             self._asked |= {"rows": last["rows"], "received_bytes": last["received_bytes"]}
             self.rows = last["rows"]
-        return told
+        return result
 
     def _java(self, folder: Path, name: str, arguments: Sequence[str]) -> dict[str, Any]:
         return java_answer(folder, name, *(self._asked[one] for one in arguments))
@@ -132,12 +132,12 @@ def measure(server: MariaDb, span: Span, rounds: int, seconds: float, wanted: Se
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in contenders.ways}
     for _ in range(rounds):
         for name, run in contenders.ways.items():
-            told = run()
-            last = told["passes"][-1]
+            result = run()
+            last = result["passes"][-1]
             is_prefix = name in PREFIXES and last["rows"] < contenders.rows
             if last["rows"] != contenders.rows and not is_prefix:
                 raise SystemExit(f"{name} gave {last['rows']} row changes of {contenders.rows}")
-            found[name].append(last | {"start_cpu": told["start_cpu"], "first_cpu": told["passes"][0]["cpu"]})
+            found[name].append(last | {"start_cpu": result["start_cpu"], "first_cpu": result["passes"][0]["cpu"]})
     return {
         "workload": span.name,
         "bytes": contenders._asked["end"],

@@ -291,12 +291,25 @@ def files_of(table: DeltaTable) -> list[TableFile]:
     return [TableFile(*values) for values in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
 
-def with_deletion_vectors(table: DeltaTable) -> list[str]:
-    """Return the addresses of files with a deletion vector."""
+def with_deletion_vectors(table: DeltaTable) -> frozenset[str]:
+    """Return the paths of files with a deletion vector, as `files_of` has them."""
+    return frozenset(path for path, _ in selection_vectors(table))
+
+
+def selection_vectors(table: DeltaTable) -> Iterator[tuple[str, pa.BooleanArray]]:
+    """Yield the path of each file with a deletion vector, and which of its rows are left.
+
+    Raises:
+        NativeWriteError: delta-rs reports a file that is not in the folder of the table.
+    """
     import pyarrow as pa
 
-    found = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all().column("filepath").to_pylist()
-    return [str(path) for path in found]
+    root = f"{table.table_uri.rstrip('/')}/"
+    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+        for uri, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
+            if not uri.as_py().startswith(root):
+                raise NativeWriteError(f"its file {uri.as_py()} with deleted rows is not in its folder")
+            yield uri.as_py().removeprefix(root), kept.values
 
 
 def old_bytes(folder: str, files: Iterable[TableFile]) -> int:

@@ -16,9 +16,10 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError, selection_vectors
 from streaming_source.mirroring.writers.native.log_files import (
     added,
+    checkpoint_interval,
     logged_files,
     marked,
     now_ms,
@@ -51,8 +52,6 @@ _IN_FOLDER: Final = "u"
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 """Digits of Z85 (https://rfc.zeromq.org/spec/32/), in which Delta writes the UUID in the name of a file."""
 _UUID_DIGITS: Final = 20
-_DEFAULT_INTERVAL: Final = 100
-"""Versions between two checkpoints of a table without `delta.checkpointInterval`."""
 _log = logging.getLogger(__name__)
 
 
@@ -70,26 +69,16 @@ def takes_vectors(table: DeltaTable) -> bool:
 
 
 def deleted_rows(table: DeltaTable) -> dict[str, Positions]:
-    """Return the positions of rows that are marked as deleted, by the name of their file without its folders.
+    """Return the positions of rows that are marked as deleted, by the path of their file.
 
     Returns:
         Positions of shape (deleted rows,), int64, ascending.
     """
     import numpy as np
-    import pyarrow as pa
 
     from streaming_source.mirroring.writers.native.merge.equal_rows import flags
 
-    found: dict[str, Positions] = {}
-    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
-        for path, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
-            found[file_name(path.as_py())] = np.flatnonzero(~flags(kept.values))
-    return found
-
-
-def file_name(path: str) -> str:
-    """Return the name of a data file without its folders. It has a UUID, so it is unique in a table."""
-    return path.rpartition("/")[2]
+    return {path: np.flatnonzero(~flags(kept)) for path, kept in selection_vectors(table)}
 
 
 def write_vectors(folder: str, deleted: Mapping[str, Positions]) -> WrittenVectors:
@@ -162,8 +151,7 @@ def commit_marks(
 
 def _write_checkpoint_if_due(table: DeltaTable) -> None:
     """Write a checkpoint of the log at the versions at which delta-rs does. `Upkeep` writes one that fails here."""
-    interval = table.metadata().configuration.get("delta.checkpointInterval", "")
-    if (table.version() + 2) % (int(interval) if interval.isdigit() else _DEFAULT_INTERVAL):
+    if (table.version() + 2) % checkpoint_interval(table.metadata().configuration):
         return
     try:
         table.update_incremental()

@@ -13,8 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streaming_source.mirroring.writers.native.data_files import (
@@ -28,15 +26,9 @@ from streaming_source.mirroring.writers.native.data_files import (
 from streaming_source.mirroring.writers.native.deletion_vectors import (
     commit_marks,
     deleted_rows,
-    file_name,
     takes_vectors,
 )
-from streaming_source.mirroring.writers.native.log_files import (
-    MOST_FILES,
-    MOST_TABLES,
-    VersionTakenError,
-    commit_identity,
-)
+from streaming_source.mirroring.writers.native.log_files import VersionCache, VersionTakenError
 from streaming_source.mirroring.writers.native.merge.query import merge_by_query
 from streaming_source.mirroring.writers.native.rewritten_files import (
     FileKeys,
@@ -58,18 +50,8 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
     from streaming_source.mirroring.writers.target_format import Commit
     from streaming_source.transforms.transformed_images import TargetColumn
-# To open a table, delta-rs reads its log since the last checkpoint, which takes as long as the rest of a small commit.
-# A cached table reads only the commits since its last use. `opened` takes a table out of the cache, and `keep` puts it
-# back, so no two threads share a table.
 
-
-class _Kept(NamedTuple):
-    table: DeltaTable
-    commit: tuple[int, int]
-
-
-_kept: OrderedDict[str, _Kept] = OrderedDict()
-_lock = threading.Lock()
+_kept: VersionCache[DeltaTable] = VersionCache()
 
 
 def opened(folder: str) -> DeltaTable:
@@ -78,29 +60,16 @@ def opened(folder: str) -> DeltaTable:
     Raises:
         TableNotFoundError: there is no table.
     """
-    with _lock:
-        kept = _kept.pop(folder, None)
-    # A folder that was removed and created again, or restored, has other files under the same names.
-    if kept is None or kept.commit != _commit(folder, kept.table.version()):
+    table = _kept.take(folder)
+    if table is None:
         return delta_table(folder)
-    kept.table.update_incremental()
-    return kept.table
+    table.update_incremental()
+    return table
 
 
 def keep(folder: str, table: DeltaTable) -> None:
     """Keep a table in the cache for `opened`, if it is small."""
-    commit = _commit(folder, table.version())
-    if commit is None or len(table.file_uris()) > MOST_FILES:
-        return
-    with _lock:
-        _kept[folder] = _Kept(table, commit)
-        while len(_kept) > MOST_TABLES:
-            _kept.popitem(last=False)
-
-
-def _commit(folder: str, version: int) -> tuple[int, int] | None:
-    """Return the identity of a commit; None in an object store: objects have no inode, so tables are not cached."""
-    return commit_identity(folder, version) if bucket_of(folder) is None else None
+    _kept.keep(folder, table.version(), table, len(table.file_uris()))
 
 
 MOST_BYTES: Final = 256 << 20
@@ -488,8 +457,7 @@ def _change_files(
     changes = pa.Table.from_arrays(rows.columns[:count], names=list(target.names))
     deleted = rows.column(count) if rows.num_columns > count else None
     keys = FileKeys(schema, changes.select(list(target.keys)))
-    by_name = deleted_rows(table)
-    already = {file.path: by_name[name] for file in files if (name := file_name(file.path)) in by_name}
+    already = deleted_rows(table)
     local = bucket_of(folder) is None
     changed = files_with_keys(folder, files, keys, already, marks=local and takes_vectors(table))
     check_old_files(folder, files, sum(file.size for file in changed.copied))
@@ -534,8 +502,7 @@ def _append(
     table: DeltaTable, files: Sequence[DataFile], replaced: Sequence[TableFile], commit: Commit, *, once: bool
 ) -> None:
     if replaced:
-        marked = with_deletion_vectors(table)
-        existing = {file.path for file in files_of(table) if not any(path.endswith(f"/{file.path}") for path in marked)}
+        existing = {file.path for file in files_of(table)} - with_deletion_vectors(table)
         if not {file.path for file in replaced} <= existing:
             raise NativeWriteError("another writer changed files that have its rows")
     table.create_write_transaction(

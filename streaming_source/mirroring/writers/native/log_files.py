@@ -16,9 +16,10 @@ import time
 import uuid
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.sinks.storage import bucket_of, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,13 +122,89 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-# Files of a version, as the log has them.
+# Caches of table versions. To open a table, its log is read since the last checkpoint, which takes as long as
+# the rest of a small commit. With a cached value, only the commits since its last use are read.
 
 
 MOST_TABLES: Final = 200
-"""Most tables in the cache of a process."""
+"""Most tables in a cache of a process."""
 MOST_FILES: Final = 100
 """Most files of a cached table. Their log entries take some 100 KB, so a full cache takes 20 MB."""
+_Value = TypeVar("_Value")
+_lock = threading.Lock()
+
+
+class VersionCache(OrderedDict[str, tuple[tuple[int, int], int, _Value]], Generic[_Value]):
+    """Values by the folder of their table, each for one of its versions.
+
+    `take` takes a value out of the cache, and `keep` puts it back, so no two threads share it.
+    """
+
+    def take(self, folder: str) -> _Value | None:
+        """Return the value of a folder; None if there is none, or if the folder has other files under the same names.
+
+        The files are others if the folder was removed and created again, or restored.
+        """
+        with _lock:
+            identity, version, value = self.pop(folder, (None, -1, None))
+        return value if identity == _commit_identity(folder, version) else None
+
+    def keep(self, folder: str, version: int, value: _Value, files: int) -> None:
+        """Keep a value, if its table is small and on a local disk.
+
+        Args:
+            folder: the folder of the table.
+            version: the version of the table.
+            value: the value.
+            files: the number of the table's files.
+        """
+        identity = _commit_identity(folder, version)
+        if identity is None or files > MOST_FILES:
+            return
+        with _lock:
+            self[folder] = identity, version, value
+            while len(self) > MOST_TABLES:
+                self.popitem(last=False)
+
+
+def _commit_identity(folder: str, version: int) -> tuple[int, int] | None:
+    """Return inode and modification time of a commit's file; None if there is no file, and in an object store."""
+    if bucket_of(folder) is not None:  # objects have no inode
+        return None
+    try:
+        file = _commit_file(folder, version).stat()
+    except OSError:
+        return None
+    return file.st_ino, file.st_mtime_ns
+
+
+def _commit_file(folder: str, version: int) -> Path:
+    return Path(folder, LOG, f"{version:020d}.json")
+
+
+# Checkpoints.
+
+_DEFAULT_INTERVAL: Final = 100
+"""Interval of delta-rs for tables without `delta.checkpointInterval`."""
+
+
+def checkpoint_interval(properties: Mapping[str, str]) -> int:
+    """Return the number of versions between two checkpoints of a table's log; `properties`: those of the table."""
+    interval = properties.get("delta.checkpointInterval", "")
+    return int(interval) if interval.isdigit() else _DEFAULT_INTERVAL
+
+
+def last_checkpoint(folder: str) -> int:
+    """Return the version of the last checkpoint; -1 if there is none."""
+    try:
+        with files_in(folder).read(f"{LOG}/_last_checkpoint") as file:
+            return int(json.loads(file.read())["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return -1
+
+
+# Files of a version, as the log has them.
+
 _COLUMNS: Final = (
     *("add.path", "add.stats", "add.deletionVector"),
     *("remove.path", "remove.deletionTimestamp", "remove.deletionVector"),
@@ -157,20 +234,7 @@ class LoggedFiles(NamedTuple):
     old_vectors: dict[str, int]
 
 
-_known: OrderedDict[str, tuple[tuple[int, int] | None, LoggedFiles]] = OrderedDict()
-_lock = threading.Lock()
-
-
-def commit_identity(folder: str, version: int) -> tuple[int, int] | None:
-    """Return inode and modification time of a commit's file; None if there is no file.
-
-    If another file replaced the commit, inode or time differ.
-    """
-    try:
-        file = _commit_file(folder, version).stat()
-    except OSError:
-        return None
-    return file.st_ino, file.st_mtime_ns
+_known: VersionCache[LoggedFiles] = VersionCache()
 
 
 def logged_files(folder: str, version: int) -> dict[str, LoggedFile]:
@@ -183,16 +247,9 @@ def logged_files(folder: str, version: int) -> dict[str, LoggedFile]:
     Raises:
         NativeWriteError: the log cannot be read, or its checkpoint has a form that is not known.
     """
-    with _lock:
-        identity, known = _known.pop(folder, (None, None))
-    if known is not None and (known.version > version or identity != commit_identity(folder, known.version)):
-        known = None
-    found = read_log(folder, version, known)._replace(old_vectors={})
-    if len(found.files) <= MOST_FILES:
-        with _lock:
-            _known[folder] = commit_identity(folder, version), found
-            while len(_known) > MOST_TABLES:
-                _known.popitem(last=False)
+    known = _known.take(folder)
+    found = read_log(folder, version, None if known is None or known.version > version else known)
+    _known.keep(folder, version, found._replace(old_vectors={}), len(found.files))
     return found.files
 
 
@@ -202,13 +259,13 @@ def read_log(folder: str, version: int, since: LoggedFiles | None = None) -> Log
     Args:
         folder: the folder of the table.
         version: the version of the table.
-        since: the files of an older version; they are changed. None: the last checkpoint is read.
+        since: the files of an older version. None: the last checkpoint is read.
 
     Raises:
         NativeWriteError: the log cannot be read, or its checkpoint has a form that is not known.
     """
     try:
-        known = _from_checkpoint(folder, version) if since is None else since
+        known = _from_checkpoint(folder, version) if since is None else since._replace(files=dict(since.files))
         for number in range(known.version + 1, version + 1):
             for line in _commit_file(folder, number).read_bytes().splitlines():
                 _take(json.loads(line), known)
@@ -222,20 +279,12 @@ def vector_name(vector: Vector) -> str:
     return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
 
 
-def _commit_file(folder: str, version: int) -> Path:
-    return Path(folder, LOG, f"{version:020d}.json")
-
-
 def _from_checkpoint(folder: str, version: int) -> LoggedFiles:
     """Return the files of the last checkpoint; no files if there is none, or if it is newer than the version."""
     import pyarrow.parquet as pq
 
-    try:
-        last = json.loads(Path(folder, LOG, "_last_checkpoint").read_bytes())
-    except FileNotFoundError:
-        return LoggedFiles(-1, {}, {})
-    number = int(last["version"])
-    if number > version:
+    number = last_checkpoint(folder)
+    if not 0 <= number <= version:
         return LoggedFiles(-1, {}, {})
     file = Path(folder, LOG, f"{number:020d}.checkpoint.parquet")
     if not file.exists():

@@ -111,39 +111,33 @@ def files_with_keys(
     Raises:
         NativeWriteError: the files have more than MOST_BYTES.
     """
+    import numpy as np
+
     if sum(file.size for file in files) <= SMALL_BYTES:
         return ChangedFiles(list(files), {})
-    found = ChangedFiles([], {})
+    found, nowhere = ChangedFiles([], {}), np.empty(0, np.int64)
     for file in files:
-        gone = deleted.get(file.path)
-        if gone is None and not (marks and file.size >= MARKED_BYTES):
+        markable = marks and file.size >= MARKED_BYTES
+        if not markable and file.path not in deleted:
             if keys.are_in(folder, file):
                 found.copied.append(file)
             continue
         positions = keys.positions(folder, file)
-        everything = _union(gone, positions)
-        if positions is not None and (positions.size == 0 or (gone is not None and everything.size == gone.size)):
-            continue
-        if (
-            positions is None
-            or not marks
-            or file.size < MARKED_BYTES
-            or everything.size > MOST_MARKED * (file.rows or 0)
-        ):
+        if positions is None:
             found.copied.append(file)
+            continue
+        before = deleted.get(file.path, nowhere)
+        after = np.union1d(before, positions)
+        if after.size == before.size:
+            continue
+        if markable and after.size <= MOST_MARKED * (file.rows or 0):
+            found.marked[file] = after
         else:
-            found.marked[file] = everything
+            found.copied.append(file)
     size = sum(file.size for file in (*found.copied, *found.marked))
     if size > MOST_BYTES:
         raise NativeWriteError(f"its changes are in {size >> 20} MB of its files")
     return found
-
-
-def _union(first: Positions | None, second: Positions | None) -> Positions:
-    import numpy as np
-
-    both = [one for one in (first, second) if one is not None]
-    return np.unique(np.concatenate(both)) if both else np.empty(0, np.int64)
 
 
 def rewritten(

@@ -24,7 +24,7 @@ from streaming_source.mirroring.writers.native.data_files import (
     rows_of,
     write_file,
 )
-from streaming_source.mirroring.writers.native.deletion_vectors import deleted_rows, file_name
+from streaming_source.mirroring.writers.native.deletion_vectors import deleted_rows
 from streaming_source.mirroring.writers.native.delta_rows import FEATURES, check_target, opened, refused
 from streaming_source.mirroring.writers.native.log_files import LOG, added, logged_files, now_ms, removed, write_commit
 from streaming_source.schema.row_schema import spark_type
@@ -180,7 +180,7 @@ def rewrite(
         new = _arrow(about["schemaString"])
     made: list[DataFile] = []
     try:
-        parts = [(file, deleted.get(file_name(file.path))) for file in files]
+        parts = [(file, deleted.get(file.path)) for file in files]
         made += _rewritten(spark, parts, _Rewriter(folder, old, new, assigned))
         actions += [added(file) for file in made]
         actions += [removed(file, logged[file.path].vector) for file in files]

@@ -32,6 +32,7 @@ from streaming_source.mirroring.writers.native.data_files import (
 )
 from streaming_source.mirroring.writers.native.deletion_vectors import unused_vector_files
 from streaming_source.mirroring.writers.native.delta_rows import after_commit, may_have_landed
+from streaming_source.mirroring.writers.native.log_files import checkpoint_interval, last_checkpoint
 from streaming_source.sinks.storage import bucket_of, delta_table, files_in
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _small_files(table: DeltaTable) -> list[TableFile]:
         size += file.size
         if size > MOST_BYTES:
             break
-        if not any(path.endswith(f"/{file.path}") for path in marked):
+        if file.path not in marked:
             chosen.append(file)
     return sorted(chosen, key=lambda file: file.modified_at)
 
@@ -164,8 +165,6 @@ _CHECKPOINT_INTERVAL: Final = 20
 Each commit reads the log since the last checkpoint. An interval of 100 versions takes 1.3 to 1.6 times the CPU time of
 20 versions. An interval of 10 versions saves nothing more.
 """
-_DEFAULT_INTERVAL: Final = 100
-"""Interval of delta-rs for tables without `delta.checkpointInterval`."""
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
 _FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 _FILE_RETENTION_DAYS: Final = 7
@@ -267,8 +266,7 @@ class Upkeep:
         _warn_of_others(folder, table, state.version)
         state.version = table.version()
         properties = table.metadata().configuration
-        interval = properties.get("delta.checkpointInterval", "")
-        if table.version() - _last_checkpoint(folder) > (int(interval) if interval.isdigit() else _DEFAULT_INTERVAL):
+        if table.version() - last_checkpoint(folder) > checkpoint_interval(properties):
             yield "checkpoint", _write_checkpoint
         if is_due(table):
             yield "compaction", _compact
@@ -333,15 +331,6 @@ def _write_checkpoint(folder: str) -> Iterator[None]:
     """
     delta_table(folder).create_checkpoint()
     yield
-
-
-def _last_checkpoint(folder: str) -> int:
-    """Return the version of the last checkpoint; -1 if there is none."""
-    try:
-        with files_in(folder).read("_delta_log/_last_checkpoint") as file:
-            return int(json.loads(file.read())["version"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return -1
 
 
 def _compact(folder: str) -> Iterator[None]:

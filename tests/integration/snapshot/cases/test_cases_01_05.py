@@ -32,6 +32,14 @@ HANGING = (
     "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
     "--rpl-semi-sync-master-timeout=600000",
 )
+PREPARED = (
+    "XA START 'x'",
+    "INSERT INTO s.t VALUES (3, 3, 'xa'), (493, 3, 'xa')",
+    "UPDATE s.t SET id = 7 WHERE id = 500",
+    "DELETE FROM s.t WHERE id = 20",
+    "XA END 'x'",
+    "XA PREPARE 'x'",
+)
 
 
 @pytest.mark.quick_on("newest")
@@ -74,14 +82,7 @@ def test_case_4_an_xa_transaction_that_is_prepared_over_the_whole_snapshot(
     fill(server, "s.t", 50, step=10)
     with SnapshotQuery(server, tmp_path, "s.t", **SMALL_CHUNKS) as query:
         query.begin()
-        server.sql(
-            "XA START 'x'",
-            "INSERT INTO s.t VALUES (3, 3, 'xa'), (493, 3, 'xa')",
-            "UPDATE s.t SET id = 7 WHERE id = 500",
-            "DELETE FROM s.t WHERE id = 20",
-            "XA END 'x'",
-            "XA PREPARE 'x'",
-        )
+        server.sql(*PREPARED)
         query.read_all()
         assert query.operations("t", READ) == [(n * 10,) for n in range(1, 51)]
         server.sql("XA COMMIT 'x'")
@@ -102,14 +103,7 @@ def test_case_4_an_xa_transaction_that_was_prepared_long_before_the_query_began(
     monkeypatch.setattr(feed, "XA_PATIENCE_S", 0.5)
     server = make_server(server_version, METADATA)
     fill(server, "s.t", 50, step=10)
-    server.sql(
-        "XA START 'x'",
-        "INSERT INTO s.t VALUES (3, 3, 'xa'), (493, 3, 'xa')",
-        "UPDATE s.t SET id = 7 WHERE id = 500",
-        "DELETE FROM s.t WHERE id = 20",
-        "XA END 'x'",
-        "XA PREPARE 'x'",
-    )
+    server.sql(*PREPARED)
     for number in range(3):
         server.sql("FLUSH BINARY LOGS", f"INSERT INTO s.t VALUES ({1000 + number}, 0, 'behind')")
     with SnapshotQuery(server, tmp_path, "s.t", **SMALL_CHUNKS) as query:

@@ -252,7 +252,7 @@ def _plain_files(table: DeltaTable, schema: pa.Schema) -> list[TableFile]:
     if not has_changeable_rows(table, files, schema):
         raise NativeWriteError("it has no key, and its files cannot be rewritten")
     marked = with_deletion_vectors(table)
-    return [file for file in files if not any(path.endswith(f"/{file.path}") for path in marked)]
+    return [file for file in files if file.path not in marked]
 
 
 def _steps(rows: pa.RecordBatch) -> Numbers:

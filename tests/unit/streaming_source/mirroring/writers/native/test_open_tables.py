@@ -12,7 +12,7 @@ from deltalake.exceptions import TableNotFoundError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_source.mirroring.writers.native import delta_rows
+from streaming_source.mirroring.writers.native import delta_rows, log_files
 from streaming_source.mirroring.writers.native.delta_rows import keep, opened
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def test_a_folder_that_is_gone_has_no_table(tmp_path: Path) -> None:
 
 
 def test_few_tables_are_kept_and_none_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_rows, "MOST_TABLES", 2)
-    monkeypatch.setattr(delta_rows, "MOST_FILES", 1)
+    monkeypatch.setattr(log_files, "MOST_TABLES", 2)
+    monkeypatch.setattr(log_files, "MOST_FILES", 1)
     monkeypatch.setattr(delta_rows, "_kept", type(delta_rows._kept)())
     folders = [str(tmp_path / str(number)) for number in range(4)]
     for folder in folders:

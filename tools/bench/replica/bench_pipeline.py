@@ -2,8 +2,8 @@
 
 One server, one binlog file of each workload, every contender once a round, each in a process of its own. CPU seconds
 are the client's, user and system, of all its threads, without the start of the process, which is counted apart.
-Compiled clients read the file twice and the second pass counts: what compiles while it runs is warm then, as in a process that
-runs for days. Clients that would need minutes read for some seconds, and their rows are a prefix;
+Compiled clients read the file twice and the second pass counts: what compiles while it runs is warm then, as in a
+process that runs for days. Clients that would need minutes read for some seconds, and their rows are a prefix;
 the figures of Debezium, whose start takes more than many rows do, begin when its task has started. Ratios are CPU
 seconds a row change, divided within a round; their median, lowest and highest.
 """

@@ -7,6 +7,7 @@ at any position. Each batch must have exactly the rows of its range of keys, in 
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
@@ -96,8 +97,10 @@ class TableReading:
         self.snapshot.close()
         self.replica.close()
 
-    def restart(self) -> None:
+    def restart(self, *, without_files: bool = False) -> None:
         self.end()
+        if without_files:  # only now: a reader that still works would write into the folder while it is removed
+            shutil.rmtree(self.folder / "spool")
         self.begin()
 
     def _snapshot(self) -> TableSnapshot:

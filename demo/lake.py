@@ -129,8 +129,8 @@ def let_go(folder: Path) -> bool:
 class Lake:
     """Mirror of the shop: `start()` it, call `look()` often, and `stop()` it.
 
-    `say` gets messages for the viewer. `delays`: seconds from the commit of the oldest transaction of each batch to the
-    moment when the batch is in all tables.
+    `say` gets messages for the viewer. `ended`: time when the last batch was in all tables, in Unix seconds. `delays`:
+    seconds from the commit of the oldest transaction of each batch to that time.
     """
 
     def __init__(
@@ -138,6 +138,7 @@ class Lake:
     ) -> None:
         self.position = ""
         self.batches = 0
+        self.ended = 0.0
         self.delays: list[float] = []
         self.tables: list[Any] = []
         """Rows of the control table after the last batch."""
@@ -204,7 +205,8 @@ class Lake:
         for progress in new:
             self._take(progress)
         if new:
-            self.tables = self.patiently(lambda: self._spark.table(CONTROL).sort("source_table").collect())
+            rows = self.patiently(lambda: self._spark.table(CONTROL).collect())
+            self.tables = sorted(rows, key=lambda row: row.source_table)
             self._read_again()
         return bool(new)
 
@@ -214,7 +216,7 @@ class Lake:
         waiting = self._written.reached(self.position).waiting_since
         self.position = str(json.loads(progress["sources"][0]["endOffset"])["gtid"])
         began = dt.datetime.fromisoformat(progress["timestamp"]).timestamp()
-        ended = began + progress["durationMs"]["triggerExecution"] / 1000
+        self.ended = ended = began + progress["durationMs"]["triggerExecution"] / 1000
         if waiting is not None and waiting < ended and waiting != self._written.reached(self.position).waiting_since:
             self.delays.append(ended - waiting)
 

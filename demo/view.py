@@ -142,7 +142,9 @@ class Screen:
             if not covers(self._lake.position, gtid):
                 break
             self._followed += 1
-            self._console.print(f"[green]✓[/] {told}: in the lake {time.time() - sent:.1f} s later", highlight=False)
+            self._console.print(
+                f"[green]✓[/] {told}: in the lake {self._lake.ended - sent:.1f} s later", highlight=False
+            )
 
     def _print_line(self) -> None:
         written, arrived = self._written.rows, self._arrived

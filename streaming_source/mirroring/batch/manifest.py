@@ -20,7 +20,6 @@ from replica.rows.scan import records as r
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.rows.partition import ChangePartition
 from streaming_source.rows.reader import exempt_imports_from_collection, interpret_little, noted, open_range
-from streaming_source.source.batch.server import ServerRangeReader
 from streaming_source.source.data_source import MariaDbBinlogSource
 from streaming_source.source.stream import ChangeStreamReader
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from replica.rows.scan.scan import Scan
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
+    from streaming_source.source.batch.server import ServerRangeReader
 # The row of a partition has only `range`. The row of a table has numbers, its known definition, and its share of the
 # partition in `bytes`. The row of a statement has `statement`. The row of a touched table has `touched`. This order
 # within a partition is fixed: a reader meets the partition before its tables.
@@ -133,17 +133,6 @@ class ManifestStreamReader(ChangeStreamReader):
             yield from partition.manifest(self._plan)
 
 
-class ManifestRangeReader(ServerRangeReader):
-    """Reader of a range of the binlog whose tasks make manifests."""
-
-    def partitions(self) -> list[InputPartition]:
-        return numbered(super().partitions())
-
-    def rows(self, partition: ChangePartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, NumberedPartition)  # noqa: S101  (`partitions` makes only these)
-        return partition.manifest(self._plan)
-
-
 class ManifestSource(MariaDbBinlogSource):
     """Data source `mariadb-binlog-manifest`, for `spark.dataSource.register`."""
 
@@ -165,6 +154,8 @@ class ManifestSource(MariaDbBinlogSource):
         schema: StructType,  # noqa: ARG002  (manifests have one schema)
         latest: ServerEnd,
     ) -> ServerRangeReader:
+        from streaming_source.mirroring.batch.manifest_ranges import ManifestRangeReader
+
         return ManifestRangeReader(options, plan, latest, self._load or uuid.uuid4().hex)
 
 

@@ -21,6 +21,7 @@ from streaming_source.driver.hadoop_files import hadoop_path
 from streaming_source.mirroring.statements.alterations import renamed
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, has_rows, remove_rows
+from streaming_source.mirroring.writers.native.table_commits import altered, set_columns
 from streaming_source.mirroring.writers.target_format import (
     METADATA,
     ROWS,
@@ -48,6 +49,7 @@ from streaming_source.sinks.delta import (
 from streaming_source.sinks.delta_folders import read_delta
 from streaming_source.sinks.queries import SPARK_ERRORS
 from streaming_source.sinks.sql_text import braced, identifier, literal
+from streaming_source.sinks.storage import bucket_of
 from streaming_source.transforms.transformed_images import KEY, MIRROR, PROPERTIES, image_type
 
 if TYPE_CHECKING:
@@ -277,7 +279,19 @@ class DeltaTarget(DeltaTable):
             self._carry_out(action)
 
     def _carry_out(self, action: TargetAction) -> None:
-        self.spark.sql(altered(self.name, action))
+        if not (isinstance(action, AddColumns) and self._adds_columns(action)):
+            self.spark.sql(alter_table(self.name, action))
+
+    def _adds_columns(self, action: AddColumns) -> bool:
+        """Add columns without Spark, because its first ALTER takes a second; return False if Spark has to do it."""
+        if self.folder is None or bucket_of(self.folder) is not None:
+            return False
+        try:
+            set_columns(self.folder, lambda fields: altered(fields, action), str(self.spark.conf.get(METADATA, "{}")))
+        except (ImportError, NativeWriteError) as refused:
+            _log.debug("Spark adds the columns of %s: %s", self.name, refused)
+            return False
+        return True
 
     def _allow_wider(self) -> None:
         """Give the target the property without which Delta refuses a wider type."""
@@ -434,7 +448,7 @@ class DeltaControl(DeltaTable):
 
     def add_columns(self, columns: Sequence[TargetColumn]) -> None:
         """Add columns."""
-        self.spark.sql(altered(self.name, AddColumns(tuple(columns))))
+        self.spark.sql(alter_table(self.name, AddColumns(tuple(columns))))
 
     def rows(self) -> DataFrame:
         """Return the rows of the control table."""
@@ -467,7 +481,7 @@ def set_properties(table: str, properties: Mapping[str, str]) -> str:
     return f"ALTER TABLE {table} SET {_properties(properties)}"
 
 
-def altered(table: str, action: TargetAction) -> str:
+def alter_table(table: str, action: TargetAction) -> str:
     """Return the statement for an action."""
     match action:
         case AddColumns():

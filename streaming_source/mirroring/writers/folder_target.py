@@ -34,21 +34,17 @@ from streaming_source.mirroring.writers.native.delta_rows import (
 )
 from streaming_source.mirroring.writers.native.table_commits import (
     Assigned,
+    altered,
     create,
-    new_field,
     rewrite,
-    same_name,
     set_columns,
 )
 from streaming_source.mirroring.writers.target_format import (
     METADATA,
     AddColumns,
     Commit,
-    DropColumns,
-    RenameColumn,
     SetType,
 )
-from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
 from streaming_source.sinks.delta import local_path, no_delta_error, path_of
 from streaming_source.sinks.delta_folders import is_delta_folder, read_delta
@@ -253,26 +249,6 @@ class FolderTarget(DeltaTarget):
         """Remove the folder if it has a Delta table."""
         if self.exists():
             shutil.rmtree(_folder(self.name))
-
-
-def altered(fields: list[Field], action: TargetAction) -> list[Field]:
-    """Return the columns of a table after an action; a column that an earlier attempt changed stays."""
-    match action:
-        case AddColumns():
-            found = list(fields)
-            for column in action.columns:
-                if not any(same_name(field, column.name) for field in found):
-                    found.append(new_field(column, found))
-            return found
-        case DropColumns():
-            return [field for field in fields if not any(same_name(field, name) for name in action.names)]
-        case RenameColumn():
-            return [{**field, "name": action.new} if same_name(field, action.old) else field for field in fields]
-        case SetType():
-            kind = spark_type(action.type).jsonValue()
-            return [{**field, "type": kind} if same_name(field, action.name) else field for field in fields]
-        case _:
-            return [{**field, "nullable": True} if same_name(field, action.name) else field for field in fields]
 
 
 def _numbered(mode: str, rows: DataFrame, names: Sequence[str]) -> list[Column]:

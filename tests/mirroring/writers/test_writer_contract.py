@@ -28,6 +28,8 @@ result = writer_contract.{call}
     "call",
     [
         "broken_off(own_session(spark), {folder!r}, writer_contract.altered_and_filled)",
+        "broken_off(own_session(spark), {folder!r}, writer_contract.altered_and_filled, native=True)",
+        "added_columns(own_session(spark), {folder!r})",
         "broken_off(own_session(spark), {folder!r}, writer_contract.emptied_and_filled, native=True)",
         "broken_off(own_session(spark), {folder!r}, writer_contract.read_again, soft=True)",
         "unfinished(own_session(spark), {folder!r})",

@@ -7,11 +7,13 @@ before the n-th commit of a try, so also right after the one before.
 from __future__ import annotations
 
 import contextlib
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table import Transaction
 from pyspark.sql import SparkSession
@@ -35,6 +37,7 @@ from streaming_source.mirroring.writers.target_format import (
     DropColumns,
     RenameColumn,
     SetType,
+    parts_in,
 )
 from streaming_source.sinks.queries import SPARK_ERRORS
 from streaming_source.transforms.transformed_images import TargetColumn
@@ -57,7 +60,7 @@ WRITES = ("ALTER", "DELETE", "MERGE", "UPDATE", "INSERT", "RESTORE")
 NATIVE_COMMITS = (
     (delta, "remove_rows"),
     *((folder_target, name) for name in ("append_files", "merge_rows", "remove_rows")),
-    (table_commits, "_write"),
+    (table_commits, "write_commit"),
 )
 """Functions that make one commit without Spark."""
 AT = Commit("m", 8, "0-1-99")
@@ -202,6 +205,44 @@ def broken_off(
         if found != [wanted, wanted]:
             wrong.append(f"{left} of {commits[0]}: {found}, not {wanted}")
     return [*wrong, *([] if commits[0] > 2 else [f"it has {commits[0]} commits"])]
+
+
+def added_columns(spark: SparkSession, folder: str) -> list[str]:
+    """Columns that delta-rs adds are those that Spark adds. Spark adds them to a table that delta-rs must not write."""
+    new = (
+        column("x", "DECIMAL(38,9)")._replace(comment="it's new"),
+        column("ÿ `", "TIMESTAMP_NTZ"),
+        column("s", "STRING"),
+    )
+    found, wrong = {}, []
+    made(spark, f"delta.`{folder}lacking`", soft=False)
+    with contextlib.suppress(*SPARK_ERRORS):
+        open_target(spark, f"delta.`{folder}lacking`", folder=f"{folder}lacking").alter(
+            (), STATEMENT, [AddColumns(new)]
+        )
+        wrong.append("a table without timestampNtz has a column of this type")
+    for place in ("spark", "native", "feed"):
+        name = f"delta.`{folder}{place}`"
+        made(spark, name, soft=False)
+        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES (delta.feature.timestampNtz = 'supported')")
+        if place == "feed":
+            spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+        for _ in range(2):
+            target = open_target(spark, name, folder=None if place == "spark" else f"{folder}{place}")
+            target.alter((), STATEMENT, [AddColumns(new)])
+        history = spark.sql(f"DESCRIBE HISTORY {name}").collect()
+        ours = [row.engineInfo for row in history if "Spark" not in str(row.engineInfo)]
+        wrong += [] if bool(ours) == (place == "native") else [f"{place}: {[row.engineInfo for row in history]}"]
+        wrong += [] if parts_in(spark, name, STATEMENT) else [f"{place}: the token is missing"]
+        table = DeltaTable(f"{folder}{place}")
+        fields = json.loads(table.schema().to_json())["fields"]
+        about = [{key: value for key, value in one["metadata"].items() if "physical" not in key} for one in fields]
+        named = [(one["name"], one["type"], one["nullable"], about[number]) for number, one in enumerate(fields)]
+        protocol = table.protocol()
+        features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())} - {"changeDataFeed"}
+        last = table.metadata().configuration["delta.columnMapping.maxColumnId"]
+        found[place] = (named, sorted(features), last, rows_of(spark, name))
+    return [*wrong, *(str(one) for one in found.values() if one != found["spark"])]
 
 
 def late_and_twice(spark: SparkSession, name: str) -> list[str]:

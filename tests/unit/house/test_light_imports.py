@@ -213,6 +213,11 @@ STARTS: Final = {
     ),
     "stream in a worker": spark("import streaming_source.source.stream", "replica.errors"),
     "batch in a worker": spark("import streaming_source.source.batch.reader", "replica.errors"),
+    "mirror's task": spark(
+        "import streaming_source.mirroring.batch.manifest",
+        "numpy",
+        forbidden=("numba", "pandas", "pydantic", "pyarrow", *CONNECTIONS),
+    ),
     # Each load() starts an interpreter that imports this: a quarter of a second for numba alone.
     "load()": spark(
         "import streaming_source.source.load, streaming_source.source.batch.server",

@@ -27,6 +27,7 @@ from streaming_source.mirroring.writers.native.data_files import (
 from streaming_source.mirroring.writers.native.deletion_vectors import deleted_rows
 from streaming_source.mirroring.writers.native.delta_rows import FEATURES, check_target, opened, refused
 from streaming_source.mirroring.writers.native.log_files import LOG, added, logged_files, now_ms, removed, write_commit
+from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, RenameColumn, SetType
 from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
     from streaming_source.mirroring.writers.native.deletion_vectors import Positions
     from streaming_source.mirroring.writers.native.log_files import Action
+    from streaming_source.mirroring.writers.target_format import TargetAction
     from streaming_source.transforms.transformed_images import TargetColumn
 
     _Part = tuple[TableFile, Positions | None]
@@ -52,8 +54,11 @@ _LAST_ID: Final = "delta.columnMapping.maxColumnId"
 _MAPPING: Final = "delta.columnMapping.mode"
 _BY_NAME: Final = "name"
 _FEATURE: Final = "delta.feature."
-_READER_FEATURES: Final = frozenset({"columnMapping", "deletionVectors", "timestampNtz"})
-_ALWAYS: Final = frozenset({"appendOnly", "invariants", "timestampNtz"})
+_LOCAL_TIME: Final = "timestamp_ntz"
+_LOCAL_FEATURE: Final = "timestampNtz"
+"""Feature without which a table must have no column of the type `timestamp_ntz`."""
+_READER_FEATURES: Final = frozenset({"columnMapping", "deletionVectors", _LOCAL_FEATURE})
+_ALWAYS: Final = frozenset({"appendOnly", "invariants", _LOCAL_FEATURE})
 _ENABLING: Final = {("delta.enableDeletionVectors", "true"): "deletionVectors", (_MAPPING, _BY_NAME): "columnMapping"}
 """Features that a property switches on, by the property and its value."""
 _REFUSED: Final = ("delta.enable", _MAPPING)
@@ -190,6 +195,26 @@ def rewrite(
         raise
 
 
+def altered(fields: list[Field], action: TargetAction) -> list[Field]:
+    """Return the columns of a table after an action; a column that an earlier attempt changed stays."""
+    match action:
+        case AddColumns():
+            found = list(fields)
+            for column in action.columns:
+                if not any(same_name(field, column.name) for field in found):
+                    found.append(new_field(column, found))
+            return found
+        case DropColumns():
+            return [field for field in fields if not any(same_name(field, name) for name in action.names)]
+        case RenameColumn():
+            return [{**field, "name": action.new} if same_name(field, action.old) else field for field in fields]
+        case SetType():
+            kind = spark_type(action.type).jsonValue()
+            return [{**field, "type": kind} if same_name(field, action.name) else field for field in fields]
+        case _:
+            return [{**field, "nullable": True} if same_name(field, action.name) else field for field in fields]
+
+
 def new_field(column: TargetColumn, fields: Sequence[Field]) -> Field:
     """Return a nullable column to add after existing ones; existing rows have NULL in it."""
     numbers = [int(field["metadata"][_ID]) for field in fields if _ID in field["metadata"]]
@@ -278,6 +303,10 @@ def _altered(table: DeltaTable, fields: Sequence[Field]) -> dict[str, Any]:
     lost = {field["name"] for field in _fields(table)} - {field["name"] for field in fields}
     if lost and not numbers:
         raise NativeWriteError(f"without {_MAPPING}={_BY_NAME} its column {min(lost)} cannot be renamed or dropped")
+    if any(field["type"] == _LOCAL_TIME for field in fields) and _LOCAL_FEATURE not in (
+        table.protocol().writer_features or ()
+    ):
+        raise NativeWriteError(f"it lacks the table feature {_LOCAL_FEATURE}, which a new column needs")
     return {
         "id": str(known.id),
         "format": {"provider": "parquet", "options": {}},

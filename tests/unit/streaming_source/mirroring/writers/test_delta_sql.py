@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_source.mirroring.writers.delta import altered, create_if_absent, create_or_replace, set_properties
+from streaming_source.mirroring.writers.delta import alter_table, create_if_absent, create_or_replace, set_properties
 from streaming_source.mirroring.writers.target_format import (
     AddColumns,
     DropColumns,
@@ -33,7 +33,7 @@ COMMENT = r"COMMENT '\u0024\u007Benv\u003AHOME\u007D'"
     ],
 )
 def test_each_action_is_one_statement(action: TargetAction, change: str) -> None:
-    assert altered("lake.t", action) == f"ALTER TABLE lake.t {change}"
+    assert alter_table("lake.t", action) == f"ALTER TABLE lake.t {change}"
 
 
 def test_a_table_is_made_of_columns_a_comment_and_properties() -> None:

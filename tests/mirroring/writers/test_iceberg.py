@@ -1,4 +1,7 @@
-"""format="iceberg": all modes with a crash behind each batch; PyIceberg and Spark's Parquet reader against SELECT."""
+"""format="iceberg": all modes with a crash behind each batch; three readers against the server's SELECT.
+
+The readers are PyIceberg, Spark's reader of Parquet, and DuckDB, a second engine for Iceberg.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThanOrEqual
 
+from tests.fixtures.duckdb_reader import duckdb_answers
 from tests.fixtures.mariadb import MariaDb
 from tests.mirroring.values.test_mode_tables import FIRST, SECOND, at, replayed, shown, told_apart
 
@@ -95,8 +99,13 @@ def by_spark(mirror: Mirrored, table: Table, name: str) -> list[dict[str, Any]]:
     return found
 
 
+def by_duckdb(table: Table) -> list[dict[str, Any]]:
+    (found,) = duckdb_answers([("SELECT * FROM iceberg_scan(?)", [table.metadata_location])])
+    return [{name: text(value) for name, value in row.items()} for row in found]
+
+
 def rows_of(mirror: Mirrored, catalog: dict[str, str], name: str) -> list[dict[str, Any]]:
-    """Rows of a target, which both readers give alike."""
+    """Rows of a target, which all readers give alike."""
     table = table_of(catalog, f"{mirror.lake}.{name}")
     found = by_pyiceberg(table)
     plain = [{key: value for key, value in row.items() if not key.startswith("_")} for row in found]
@@ -105,6 +114,7 @@ def rows_of(mirror: Mirrored, catalog: dict[str, str], name: str) -> list[dict[s
         {key: value for key, value in row.items() if not key.startswith("_")} for row in by_spark(mirror, table, full)
     ]
     assert sorted(plain, key=str) == sorted(other, key=str), name
+    assert sorted(found, key=str) == sorted(by_duckdb(table), key=str), name
     return found
 
 
@@ -186,6 +196,8 @@ def test_no_statistics_hide_a_row(primary: MariaDb, catalog: dict[str, str], mir
     table = table_of(catalog, f"{mirror.lake}.ends")
     whole = table.scan().to_arrow().to_pylist()
     assert len(whole) == 9
+    asked: list[tuple[str, list[object]]] = []
+    wanted: list[set[int]] = []
     for name in whole[0]:
         if name == "v":
             continue
@@ -201,3 +213,10 @@ def test_no_statistics_hide_a_row(primary: MariaDb, catalog: dict[str, str], mir
                 found = {row["id"] for row in table.scan(row_filter=kind(name, given)).to_arrow().to_pylist()}
                 assert found == ids, (name, kind, value)
                 assert files
+                sign = {EqualTo: "=", GreaterThanOrEqual: ">=", LessThanOrEqual: "<="}[kind]
+                asked.append(
+                    (f'SELECT id FROM iceberg_scan(?) WHERE "{name}" {sign} ?', [table.metadata_location, value])
+                )
+                wanted.append(ids)
+    for (statement, values), rows, ids in zip(asked, duckdb_answers(asked), wanted, strict=True):
+        assert {row["id"] for row in rows} == ids, (statement, values)

@@ -242,12 +242,12 @@ def test_case_19_gaps_and_rows_at_the_end(source: MariaDb, tmp_path: Path) -> No
 
 
 def test_case_19_rows_are_appended_faster_than_they_are_read(source: MariaDb, tmp_path: Path) -> None:
-    """Each batch meets a hundred new ones behind the last, and fifty are read a second: reading ends all the same.
+    """Each batch meets a hundred new ones behind the last, and a hundred are read a second: reading ends all the same.
 
     They come behind the first chunk: with it the key is known up to which chunks keep their size.
     """
     deadline = time.monotonic() + 240
-    slowly = {"snapshotChunkRows": "10", "maxRowsPerTrigger": "20", "snapshotRowsPerSecond": "50"}
+    slowly = {"snapshotChunkRows": "10", "maxRowsPerTrigger": "20", "snapshotRowsPerSecond": "100"}
     with SnapshotQuery(source, tmp_path, "s.t", **slowly) as query:
         while not query.keys("t"):
             query.batch()

@@ -19,7 +19,7 @@ from replica.protocol.compression import inflate
 from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode import records as d
 from replica.rows.decode.kernels.kernel_frontier import KeyValueRecord
-from replica.rows.decode.row_keys import RowKeys
+from replica.rows.decode.open_rows import RowKeys
 from replica.rows.decode.slots import TableCache
 from replica.rows.decode.writers import run_fault
 from replica.rows.scan import records as r

@@ -12,8 +12,7 @@ from replica.errors import SchemaError
 from replica.protocol.constants import ColumnType
 from replica.rows.types.entry import ResultType
 from replica.rows.types.kinds import Transcoding
-from replica.rows.types.registry import NAMES
-from replica.rows.types.types import type_of
+from replica.rows.types.types import NAMES, type_of
 from replica.schema.text.naming import quoted
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from replica.protocol.charset import BINARY, collation_in
 from replica.protocol.constants import ColumnType, MetadataField
 from replica.protocol.rows.table_map import CHARACTER, METADATA_LENGTHS, NUMERIC
 from replica.rows.types.entry import Sql
-from replica.rows.types.registry import KINDS, NAMES
-from replica.rows.types.types import type_of
+from replica.rows.types.types import KINDS, NAMES, type_of
 from replica.snapshot.rows.select_list import result_type
 
 if TYPE_CHECKING:

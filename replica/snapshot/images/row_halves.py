@@ -27,7 +27,7 @@ from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.layout import TableTarget
 from replica.rows.types.types import ValuePolicy
 from replica.schema.text.naming import column_key
-from replica.snapshot.images.half_record import HalfRecord
+from replica.snapshot.images.kernel_partial_rows import HalfRecord
 from replica.snapshot.images.kernel_row_halves import HalfTotals, find_row_halves
 
 if TYPE_CHECKING:

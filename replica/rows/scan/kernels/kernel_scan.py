@@ -137,7 +137,7 @@ def gtid_group(at: int, end: int, group: int) -> int:  # noqa: PLR0911  (one ret
 
 
 # The record has domain 0, the server id of the event and the GTID's number. UUID and tag remain in the event
-# (protocol/mysql/gtid.py reads them).
+# (protocol/mysql/events.py reads them).
 
 
 _TAGGED = int(EventType.GTID_TAGGED_LOG)

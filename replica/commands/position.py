@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from replica.commands.arguments import LogChoice, placed
-from replica.commands.dump.output import standard_output
 from replica.commands.dump.text import json_line
+from replica.commands.outcome import standard_output
 from replica.commands.shared_options import Parsed, keys_option
 from replica.commands.tail.source import check_relay_directory, warnings_logger
 from replica.errors import ConfigError

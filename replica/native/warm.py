@@ -7,6 +7,7 @@ that Spark's user can read. Kernels take only addresses and counts, so their sig
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib
 import os
@@ -55,14 +56,18 @@ def load_imported() -> int:
     return len(KERNELS)
 
 
-def compile_missing(modules: Sequence[str], cache: str) -> None:
+def compile_missing(modules: Sequence[str], cache: str) -> list[str]:
     """Compile the kernels of some modules that the cache lacks, in parallel; one process at a time does this.
 
     It runs with low priority, because the processes that need the kernels continue: they start Spark, or interpret.
+
+    Returns:
+        The modules that do not exist or have no kernel. The kernels of the others are compiled nevertheless.
     """
     os.nice(BEHIND)
     for module in modules:
-        importlib.import_module(module)
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(module)
     with (Path(cache) / "compiling").open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         missing = [kernel for kernel in KERNELS if kernel.py_func.__module__ in modules and not kernel.is_cached()]
@@ -70,13 +75,14 @@ def compile_missing(modules: Sequence[str], cache: str) -> None:
         with ProcessPoolExecutor(os.cpu_count()) as pool:
             for kernel in missing:
                 pool.submit(compile_kernel, kernel.py_func.__module__, kernel.py_func.__name__)
+    return sorted(set(modules) - {kernel.py_func.__module__ for kernel in KERNELS})
 
 
 def main(arguments: list[str]) -> int:
     """Compile all kernels, one per process.
 
     With --check, the exit code only shows whether that is done. With --only, compile the missing kernels of some
-    modules.
+    modules; a module without a kernel is an error.
     """
     if CACHE is None:
         print("no writable cache folder: set NUMBA_CACHE_DIR", file=sys.stderr)
@@ -85,8 +91,10 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         return 0 if done.exists() else 1
     if arguments[:1] == ["--only"]:
-        compile_missing(arguments[1:], CACHE)
-        return 0
+        empty = compile_missing(arguments[1:], CACHE)
+        if empty:
+            print(f"no kernel in {', '.join(empty)}", file=sys.stderr)
+        return 1 if empty else 0
     begin = time.perf_counter()
     names = kernel_names()
     with ProcessPoolExecutor(os.cpu_count()) as pool:

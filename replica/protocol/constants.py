@@ -177,9 +177,9 @@ class EventType(EventRow):
     WRITE_ROWS = 30, ROWS_DECODER, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
     UPDATE_ROWS = 31, ROWS_DECODER, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
     DELETE_ROWS = 32, ROWS_DECODER, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
-    GTID_LOG = 33, "mysql.gtid.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
-    ANONYMOUS_GTID = 34, "mysql.gtid.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
-    PREVIOUS_GTIDS = 35, "mysql.gtid.decode_previous_gtids", Role.CONTROL, Writers("", "5.6"), "Previous_gtids_event"
+    GTID_LOG = 33, "mysql.events.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
+    ANONYMOUS_GTID = 34, "mysql.events.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
+    PREVIOUS_GTIDS = 35, "mysql.events.decode_previous_gtids", Role.CONTROL, Writers("", "5.6"), "Previous_gtids_event"
     TRANSACTION_CONTEXT = (
         36,
         "events.file_events.decode_unknown",
@@ -198,7 +198,7 @@ class EventType(EventRow):
     PARTIAL_UPDATE_ROWS = 39, ROWS_DECODER, Role.MEMBER, Writers("", "8.0"), "Update_rows_event"
     TRANSACTION_PAYLOAD = (
         40,
-        "mysql.transaction_payload.decode_transaction_payload",
+        "mysql.events.decode_transaction_payload",
         Role.PAYLOAD,
         Writers("", "8.0.20"),
         "Transaction_payload_event",
@@ -210,7 +210,7 @@ class EventType(EventRow):
         Writers("", "8.0.26"),
         "Heartbeat_event_v2",
     )
-    GTID_TAGGED_LOG = 42, "mysql.gtid.decode_tagged_gtid", Role.MYSQL_BEGIN, Writers("", "8.3"), "Gtid_event"
+    GTID_TAGGED_LOG = 42, "mysql.events.decode_tagged_gtid", Role.MYSQL_BEGIN, Writers("", "8.3"), "Gtid_event"
     ANNOTATE_ROWS = 160, "events.statement_events.decode_annotate_rows", Role.MEMBER, MARIADB, "Annotate_rows_log_event"
     BINLOG_CHECKPOINT = (
         161,

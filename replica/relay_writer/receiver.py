@@ -26,8 +26,7 @@ from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets.packets import EofPacket, ErrPacket, parse_reply
 from replica.relay_log.groups.order import out_of_order
 from replica.relay_log.kernels import stream_record as stop
-from replica.relay_log.kernels.domains import MAX_DOMAINS
-from replica.relay_log.kernels.stream_record import Cell
+from replica.relay_log.kernels.stream_record import MAX_DOMAINS, Cell
 
 if TYPE_CHECKING:
     from replica.errors import OutOfOrderGtidError

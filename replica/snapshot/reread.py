@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError, KeyChangedError, ReplicaError
 from replica.relay_log.walks.ddl import statements_between
-from replica.schema.effects.outline import outline_of
+from replica.schema.effects.effect import outline_of
 from replica.snapshot.check.catalog import list_tables
 from replica.snapshot.chunks.reader import ChunkReader, LaggingServerError, Wanted
 from replica.snapshot.chunks.schedule import shown_before
@@ -26,8 +26,7 @@ from replica.snapshot.reconcile.window import location_at
 from replica.snapshot.rows.chunk import FIRST_ROWS
 from replica.snapshot.spool.batches import BatchWriter
 from replica.snapshot.spool.spool import transaction_at
-from replica.snapshot.watermark.log_view import location_after
-from replica.snapshot.watermark.low import await_position
+from replica.snapshot.watermark.low import await_position, location_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from replica.snapshot.spool.batches import BatchName, SpoolPart
     from replica.snapshot.spool.events import LastTransaction
     from replica.snapshot.spool.spool import Spool
-    from replica.snapshot.watermark.log_view import LogView
+    from replica.snapshot.watermark.low import LogView
     from replica.snapshot.watermark.watch import Seen, SourceWatch
 
 POLL_S: Final = 0.05

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from replica.snapshot.pace import Pace
     from replica.snapshot.spool.batches import SpoolPart
     from replica.snapshot.spool.events import LastTransaction
-    from replica.snapshot.watermark.log_view import LogView
+    from replica.snapshot.watermark.low import LogView
 # `ProgressMeter.of` returns a `SnapshotProgress`. The rate is measured between calls, so the first call reports 0.
 
 

@@ -17,8 +17,8 @@ from replica.errors import ColumnsAddedError, SchemaError, UnsupportedColumnErro
 from replica.rows.tables.plan import fits
 from replica.rows.types.types import output_column
 from replica.schema.definition.definition import encoding_of, table_of
+from replica.schema.effects.effect import changes_columns, outline_of
 from replica.schema.effects.history import SchemaHistory
-from replica.schema.effects.outline import changes_columns, outline_of
 from replica.schema.known_tables import KnownTables
 from replica.schema.text.naming import column_key
 

@@ -15,7 +15,7 @@ from replica.errors import ReplicaError
 from replica.protocol.compression import inflate
 from replica.protocol.constants import HEADER_LENGTH, EventType
 from replica.protocol.header import parse_header
-from replica.protocol.mysql.transaction_payload import Compression, read_transaction_payload
+from replica.protocol.mysql.events import Compression, read_transaction_payload
 from replica.protocol.rows.rows_event import ROWS_EVENTS
 from replica.protocol.wire import Cursor
 from tools.fuzz.corpus import relength

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from replica.rows.types.registry import KINDS, TYPES
+from replica.rows.types.types import KINDS, TYPES
 
 if TYPE_CHECKING:
     from replica.protocol.constants import ColumnType

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from replica.commands.dump.output import standard_output
 from replica.commands.dump.outputs.count import write_counts
 from replica.commands.dump.outputs.human import HumanDump
 from replica.commands.dump.outputs.json_lines import Image, write_events, write_json_rows
 from replica.commands.dump.outputs.sql import SqlDump
+from replica.commands.outcome import standard_output
 from replica.commands.shared_options import Parsed, keys_option, tables_option
 from replica.errors import ConfigError
 from replica.native.compile import interpret_meanwhile

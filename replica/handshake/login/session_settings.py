@@ -4,7 +4,7 @@ refused.
 A server gives a new session its global variables, and then runs init_connect in it, for accounts without SUPER or
 CONNECTION ADMIN. Both may change the meaning of a statement and the character set of its answer, or cut the answer
 without an error. `login.log_in` runs `settle_session` on every connection, before any other statement. A session that
-needs more (`snapshot/connection/session.py`) adds its own settings to these.
+needs more (`snapshot/connection/connection.py`) adds its own settings to these.
 
 A setting that the server does not know is left out. Such a server is no MariaDB, and later checks refuse it.
 """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replica.native import crc32, memory, wide
+from replica.native import crc32, memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,8 +126,8 @@ for _compiled, _by_python in (
     (memory.copy, _copy),
     (memory.move, _copy),
     (memory.prefetch, _ignore),
-    (wide.multiply_add, _multiply_add),
-    (wide.negate, _negate),
+    (memory.multiply_add, _multiply_add),
+    (memory.negate, _negate),
     (crc32.crc32, _crc32),
 ):
     _made[id(_compiled)] = _by_python

@@ -58,11 +58,11 @@ from replica.protocol.header import (
     decode_format_description,
     parse_header,
 )
-from replica.protocol.mysql.gtid import (
+from replica.protocol.mysql.events import (
     MySqlGtidEvent,
     PreviousGtidsEvent,
+    TransactionPayloadEvent,
 )
-from replica.protocol.mysql.transaction_payload import TransactionPayloadEvent
 from replica.protocol.rows.rows_event import PartialRowDataEvent, RowsEvent, RowsKind
 from replica.protocol.rows.table_map import ColumnDef, TableMapEvent
 from replica.protocol.wire import Buffer, Cursor

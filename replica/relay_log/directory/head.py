@@ -27,8 +27,7 @@ from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.directory.disk import protect
 from replica.relay_log.directory.lock import NamedFile
-from replica.relay_log.kernels.domains import MAX_DOMAINS
-from replica.relay_log.kernels.stream_record import DomainRow
+from replica.relay_log.kernels.stream_record import MAX_DOMAINS, DomainRow
 from replica.relay_log.location import RelayHead, RelayLocation
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from replica.protocol.header import parse_header
 from replica.relay_log.directory.disk import sync_directory
 from replica.relay_log.directory.head import read_head
 from replica.relay_log.files.index import FileIndex, IndexEntry, last_entry
-from replica.relay_log.kernels.domains import MAX_DOMAINS
+from replica.relay_log.kernels.stream_record import MAX_DOMAINS
 from replica.relay_log.location import RelayHead, RelayLocation, index_path, relay_numbers, relay_path
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.directory.head import Snapshot
 from replica.relay_log.files.index import SEALED_FLAG, IndexEntry
 from replica.relay_log.kernels import stream_record
-from replica.relay_log.kernels.domains import MAX_DOMAINS
 from replica.relay_log.kernels.kernel_deframe import MAX_ENTRY_BYTES, UNORDERED_FLAG, WINDOW_BYTES, XA_FLAG, deframe
-from replica.relay_log.kernels.stream_record import COUNTERS, Cell, DomainRow, GroupEnd
+from replica.relay_log.kernels.stream_record import COUNTERS, MAX_DOMAINS, Cell, DomainRow, GroupEnd
 from replica.relay_log.location import RelayHead, RelayLocation
 
 if TYPE_CHECKING:

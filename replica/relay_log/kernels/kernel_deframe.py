@@ -64,8 +64,7 @@ from replica.native.memory import load_u8 as get  # a cell of the state
 from replica.native.memory import store_u8 as put
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.relay_log.kernels import stream_record
-from replica.relay_log.kernels.domains import MAX_DOMAINS
-from replica.relay_log.kernels.stream_record import Cell, DomainRow, EntryHead, GroupEnd
+from replica.relay_log.kernels.stream_record import MAX_DOMAINS, Cell, DomainRow, EntryHead, GroupEnd
 
 if TYPE_CHECKING:
     import numpy as np

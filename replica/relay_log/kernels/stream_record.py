@@ -11,6 +11,8 @@ from typing import Final
 
 from replica.native.record import Record, half, unsigned, word
 
+MAX_DOMAINS: Final = 4096  # the state and every index entry have a row per domain, 64 KB in all
+
 
 class Cell(Record):
     """State of one stream, one int64 per cell."""

@@ -1,4 +1,8 @@
-"""Selection of the rows that lie inside the delivered part of their tables, while the snapshot of these tables runs.
+"""Keys of the rows of a range, and selection of the rows inside the delivered part of their tables during a snapshot.
+
+`RowKeys` matches the catalog's key columns to each table map by name, as records for kernels that read the keys of
+rows. A table map that lacks a key column, or has one of another type, is refused, because its rows cannot be
+identified.
 
 `OpenRows` removes tables of which nothing is delivered. For partly delivered tables, `find` decides which rows the
 worklist must contain, and `settle` corrects the batch. An update that crosses the border counts as an insert or a
@@ -8,11 +12,11 @@ images of rows that enter the delivered part: both need binlog_row_image=FULL.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from replica.errors import KeyChangedError, PrerequisiteError
+from replica.errors import KeyChangedError, PrerequisiteError, SchemaError
 from replica.native.arrays import address
 from replica.rows.decode import records as d
 from replica.rows.decode.frontier import WHOLE
@@ -28,31 +32,116 @@ from replica.rows.decode.kernels.kernel_frontier import (
     FrontierRecord,
     KeyScratch,
     KeyValueRecord,
+    RowKeyRecord,
     find_halves,
 )
-from replica.rows.decode.row_keys import RowKeys
 from replica.rows.decode.slots import TableCache
 from replica.rows.decode.writers import run_fault
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan_until
 from replica.rows.scan.xa import deliver
+from replica.rows.tables.match import disagreement
+from replica.rows.types.keys import READ_AGAIN, key_part, key_records
 from replica.rows.types.types import ValuePolicy
+from replica.schema.text.naming import column_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from replica.errors import SchemaError
     from replica.native.record import Records
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.decode.batch import ChangeBatch
     from replica.rows.decode.frontier import DeliveredKeys, OpenEnds
-    from replica.rows.decode.slots import SlotTable
+    from replica.rows.decode.slots import CompiledTable, SlotTable
     from replica.rows.scan.scan import Bytes, Scan
     from replica.rows.scan.xa import CarriedGroup
     from replica.rows.tables.layout import TableResolver
     from replica.schema.known_tables import TableName
     from replica.schema.table import ColumnSchema
+
+
+class RowKeys:
+    """The records of one range.
+
+    Attributes:
+        records: RowKeyRecord per table map.
+        wanted: Mask of the table maps whose keys are read.
+        most: Number of columns of the longest key.
+    """
+
+    def __init__(
+        self,
+        slots: SlotTable,
+        columns_of: Callable[[tuple[str, str]], Sequence[ColumnSchema] | None],
+        unfit: dict[int, SchemaError] | None = None,
+    ) -> None:
+        """Make the records.
+
+        Args:
+            slots: The tables of the range.
+            columns_of: Returns the key columns of a table in key order, None for a table whose key is not read.
+            unfit: Receives the numbers of table maps that do not fit their table, with the error. Their keys are not
+                read.
+
+        Raises:
+            SchemaError: A table map does not fit its table, and `unfit` is None.
+        """
+        count = len(slots.records)
+        self.records: Records = np.zeros(count, RowKeyRecord.dtype)
+        self.wanted: npt.NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self.most = 1
+        self._keep: list[npt.NDArray[Any]] = []
+        for slot in range(count):
+            table = slots.table(slot)
+            key = columns_of(table.name)
+            if key is None:
+                continue
+            try:
+                self._add(slot, table, key)
+            except SchemaError as error:
+                if unfit is None:
+                    raise
+                unfit[slot] = error
+
+    def _add(self, slot: int, table: CompiledTable, key: Sequence[ColumnSchema]) -> None:
+        indexes = key_columns(table.table_map, [plan.name for plan in table.layout.columns], key)
+        columns = table.table_map.columns
+        for number, declared in zip(indexes, key, strict=True):
+            if what := disagreement(columns[number], declared):
+                why = f"column {declared.name} is {declared.column_type}, but its {what} in the binlog is different."
+                raise _key_changed_error(table.table_map, why)
+        ranks = np.full(len(columns), -1, np.int64)
+        ranks[indexes] = np.arange(len(indexes))
+        try:
+            parts = key_records(
+                [key_part(number, columns[number], declared) for number, declared in zip(indexes, key, strict=True)]
+            )
+        except SchemaError as error:
+            raise _key_changed_error(table.table_map, error.message) from None
+        self._keep += [ranks, parts]
+        self.records[slot] = (address(parts), len(parts), address(ranks))
+        self.wanted[slot] = True
+        self.most = max(self.most, len(indexes))
+
+
+def key_columns(table_map: TableMapEvent, names: Sequence[str], key: Sequence[ColumnSchema]) -> list[int]:
+    """Return the wire numbers of the key's columns; `names` are the names of the wire columns."""
+    places = {column_key(name): number for number, name in enumerate(names)}
+    missing = [column.name for column in key if column_key(column.name) not in places]
+    if missing:
+        raise _key_changed_error(table_map, f"they have no column {missing[0]}.")
+    return [places[column_key(column.name)] for column in key]
+
+
+def _key_changed_error(table_map: TableMapEvent, why: str) -> KeyChangedError:
+    return KeyChangedError(
+        f"rows of {table_map.database}.{table_map.table} in the binlog do not have the key that the snapshot uses, "
+        f"so the table was altered meanwhile: {why}",
+        hint=READ_AGAIN,
+    )
+
 
 FIRST_FLAGS: Final = 1 << 12
 """Initial number of rows of the flag array; it doubles when it is full."""

@@ -17,11 +17,10 @@ import numpy as np
 from replica.protocol.constants import HEADER_LENGTH, ChecksumAlgorithm, EventType
 from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.gtid import Gtid
-from replica.rows.decode.decode import add_counts
+from replica.rows.decode.decode import add_counts, selecting
 from replica.rows.decode.slots import TableCache
-from replica.rows.decode.worklist import selecting
 from replica.rows.scan import records as r
-from replica.rows.scan.blocks import BLOCK_EVENTS, EventBlock, event_blocks
+from replica.rows.scan.scan import BLOCK_EVENTS, EventBlock, event_blocks
 from replica.rows.types.types import ValuePolicy
 
 if TYPE_CHECKING:

@@ -36,8 +36,7 @@ from replica.rows.types.kinds import (
     Kind,
     PlanRecord,
 )
-from replica.rows.types.registry import KINDS
-from replica.rows.types.types import variant_metadata
+from replica.rows.types.types import KINDS, variant_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from replica.rows.decode.records import RowColumns, SideRecord, TailRecord
 from replica.rows.types import kinds as pr
 from replica.rows.types.arrow_arrays import array_of, array_of_values, validity
 from replica.rows.types.kernels.kernel_charsets import ALL_VALID, first_damaged, repair, repaired_size
-from replica.rows.types.registry import KINDS
+from replica.rows.types.types import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,7 +23,7 @@ from replica.protocol.constants import (
     EventType,
 )
 from replica.protocol.header import EventHeader, parse_header
-from replica.protocol.mysql.transaction_payload import read_transaction_payload
+from replica.protocol.mysql.events import read_transaction_payload
 from replica.protocol.rows.rows_event import Assembler, read_partial_row_data
 from replica.protocol.wire import Cursor
 

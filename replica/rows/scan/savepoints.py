@@ -18,8 +18,8 @@ from replica.errors import ProtocolError
 from replica.native.arrays import address
 from replica.protocol.constants import CHECKSUM_LENGTH, LENGTH_AT, GtidExtraFlag
 from replica.protocol.groups.savepoints import SavepointText, inside_statement, last_named, read_savepoint
-from replica.rows.scan.kernels import kernel_state as s
-from replica.rows.scan.kernels.kernel_savepoints import SavepointMark, find_savepoints
+from replica.rows.scan import records as s
+from replica.rows.scan.kernels.kernel_search import SavepointMark, find_savepoints
 from replica.rows.scan.records import SavepointRecord
 from replica.rows.scan.windows import search
 

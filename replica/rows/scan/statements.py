@@ -17,7 +17,7 @@ from replica.protocol.constants import CHECKSUM_LENGTH, GtidFlag
 from replica.protocol.events.decode import ExecuteLoadQueryEvent, GtidEvent, decode
 from replica.protocol.events.statement_events import QueryEvent
 from replica.protocol.header import parse_header
-from replica.rows.scan.kernels.kernel_statements import StatementRecord, find_statements
+from replica.rows.scan.kernels.kernel_search import StatementRecord, find_statements
 from replica.rows.scan.scan import as_bytes
 from replica.rows.scan.windows import search
 

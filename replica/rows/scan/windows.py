@@ -15,7 +15,7 @@ import numpy as np
 from replica.errors import TruncatedError
 from replica.native.arrays import address
 from replica.protocol.constants import HEADER_LENGTH
-from replica.rows.scan.kernels.kernel_state import SearchState
+from replica.rows.scan.records import SearchState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

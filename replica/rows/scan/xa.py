@@ -28,7 +28,7 @@ from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LEN
 from replica.protocol.events.transaction_events import XaId, read_xa_prepare
 from replica.protocol.gtid import Gtid
 from replica.protocol.wire import Cursor
-from replica.rows.scan.kernels.kernel_xa import XaRecord, find_xa
+from replica.rows.scan.kernels.kernel_search import XaRecord, find_xa
 from replica.rows.scan.scan import Bytes, Scan, as_bytes, scan
 from replica.rows.scan.windows import search
 

@@ -16,8 +16,7 @@ from replica.protocol.charset import BINARY, charset_named, charset_of
 from replica.protocol.constants import ColumnType
 from replica.rows.tables.plan import PREPARED
 from replica.rows.types.entry import Sql
-from replica.rows.types.registry import KINDS, NAMES
-from replica.rows.types.types import type_named, type_of_wire
+from replica.rows.types.types import KINDS, NAMES, type_named, type_of_wire
 from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
 from replica.schema.text.naming import column_key
 

@@ -21,8 +21,15 @@ from replica.protocol.constants import ColumnType
 from replica.protocol.rows.table_map import value_extent
 from replica.rows.types.entry import Widens
 from replica.rows.types.kinds import Kind
-from replica.rows.types.registry import KINDS
-from replica.rows.types.types import ValuePolicy, arrow_and_spark, refine, type_named, type_of_wire, types_of_code
+from replica.rows.types.types import (
+    KINDS,
+    ValuePolicy,
+    arrow_and_spark,
+    refine,
+    type_named,
+    type_of_wire,
+    types_of_code,
+)
 from replica.rows.types.values.numbers import decimals_of
 from replica.rows.types.values.text import kind_of_charset
 

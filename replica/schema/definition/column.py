@@ -15,7 +15,7 @@ from replica.errors import SchemaError
 from replica.protocol.charset import charset_named
 from replica.rows.types.entry import Parentheses
 from replica.rows.types.kinds import Kind
-from replica.rows.types.registry import KEYWORDS, NAMES, TYPE_OF_NAME
+from replica.rows.types.types import KEYWORDS, NAMES, TYPE_OF_NAME
 from replica.schema.table import ColumnSchema
 
 if TYPE_CHECKING:

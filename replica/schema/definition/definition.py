@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import SchemaError
 from replica.protocol.charset import charset_named
 from replica.rows.types.entry import Parentheses
-from replica.rows.types.registry import NAMES
+from replica.rows.types.types import NAMES
 from replica.schema.definition.column import (
     BLOBS,
     GEOMETRIES,

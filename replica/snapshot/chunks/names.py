@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from replica.relay_log.walks.ddl import statements_between
-from replica.schema.effects.outline import outline_of
+from replica.schema.effects.effect import outline_of
 from replica.snapshot.check.catalog import count_rows, list_tables
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.watermark.low import await_position
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.snapshot.chunks.schedule import ReadingList
     from replica.snapshot.connection.connection import Answer, SnapshotConnection
     from replica.snapshot.frontier import Frontier
-    from replica.snapshot.watermark.log_view import LogView
+    from replica.snapshot.watermark.low import LogView
 
 
 class Ask(Protocol):

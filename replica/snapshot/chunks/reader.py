@@ -21,7 +21,7 @@ from replica.snapshot.pace import CHUNK_BYTES
 from replica.snapshot.rows.chunk import TableChunk, chunk_sql, full_table_sql, next_rows, starts
 from replica.snapshot.rows.kept_key import key_literals
 from replica.snapshot.rows.result_rows import ResultRows
-from replica.snapshot.rows.select_list import select_list
+from replica.snapshot.rows.table_map import select_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable

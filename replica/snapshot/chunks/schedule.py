@@ -17,7 +17,7 @@ from replica.snapshot.chunks.table_reading import TableReading
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.reconcile.reconciler import ChunkRun
 from replica.snapshot.rows.chunk import starts
-from replica.snapshot.watermark.log_view import location_after
+from replica.snapshot.watermark.low import location_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
     from replica.snapshot.rows.chunk import ReadTable, TableChunk
-    from replica.snapshot.watermark.log_view import LogView
+    from replica.snapshot.watermark.low import LogView
 
 CHUNKS_AHEAD: Final = 256
 """Maximum number of waiting chunks. Most are of small tables, each below spool.IN_MEMORY_BYTES."""

@@ -20,7 +20,7 @@ from replica.snapshot.reconcile.window import location_at
 from replica.snapshot.rows.chunk import FIRST_ROWS, GROWTH, largest_sql, starts
 from replica.snapshot.rows.kept_key import key_bytes
 from replica.snapshot.rows.result_rows import ResultRows
-from replica.snapshot.rows.select_list import select_list
+from replica.snapshot.rows.table_map import select_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_u1, load_u4, load_u8, store_u4, store_u8
 from replica.rows.decode.kernels.kernel_frontier import compare_bytes
 from replica.rows.scan.kernels.kernel_rows_events import content_hash, same_bytes
-from replica.snapshot.images.half_record import PUTS, HalfRecord
+from replica.snapshot.images.kernel_partial_rows import PUTS, HalfRecord
 
 
 @helper

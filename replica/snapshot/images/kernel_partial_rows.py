@@ -1,4 +1,7 @@
-"""Kernels that complete row images without all columns (binlog_row_image other than FULL).
+"""Records of row halves, and kernels that complete row images without all columns (binlog_row_image other than FULL).
+
+A half is either the before image or the after image of a row change, with its key. An insert has one half that puts a
+row, a delete has one that removes a row, and an update has both.
 
 The missing values come from the before image, or from the chunk's row and the later changes of it. The caller owns all
 memory, and every image has been walked to its end before.
@@ -8,14 +11,33 @@ from __future__ import annotations
 
 from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_u1, load_u8, store_u1, store_u8
+from replica.native.record import Record, word
 from replica.rows.types.kernels.kernel_dates import closed_version
 from replica.rows.types.kernels.kernel_numbers import short_little_endian
 from replica.rows.types.kinds import HISTORY_CLOSED, KIND_ROW_END, PlanRecord
-from replica.snapshot.images.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord
 
 SPOT_BYTES = 16
 UNTOLD = -2
 NULL = -1
+# Flags of a half.
+PUTS = 1
+IS_WHOLE = 2
+KEEPS = 4
+
+
+class HalfRecord(Record):
+    """One image of a row change."""
+
+    place = word("where the event group ends that committed it: place_of() of its location")
+    key = word("address of its canonical key bytes")
+    key_size = word("bytes of the key, -1: the images do not tell it")
+    image = word("address of the row image")
+    size = word("bytes of the image")
+    slot = word("number of its table map")
+    flags = word(
+        "PUTS: the image is what is there afterwards, else what was there before; IS_WHOLE: with all columns, else the "
+        "bitmap of its columns stands before it; KEEPS: the row had this key before, in the half before this one of it"
+    )
 
 
 @helper

@@ -24,8 +24,11 @@ from replica.rows.scan import records as r
 from replica.rows.scan.kernels.kernel_rows_events import same_bytes
 from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernels.kernel_keys import write_key
-from replica.snapshot.images.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord
 from replica.snapshot.images.kernel_partial_rows import (
+    IS_WHOLE,
+    KEEPS,
+    PUTS,
+    HalfRecord,
     bits_in_both,
     is_past,
     merge_image,

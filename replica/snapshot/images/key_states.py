@@ -18,9 +18,8 @@ from replica.native.arrays import address
 from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.slots import CompiledTable
 from replica.rows.types.types import ValuePolicy
-from replica.snapshot.images.half_record import IS_WHOLE, PUTS, HalfRecord
 from replica.snapshot.images.kernel_key_states import copy_pieces, decide, find_rows, sort_by_key
-from replica.snapshot.images.kernel_partial_rows import SPOT_BYTES, complete_rows
+from replica.snapshot.images.kernel_partial_rows import IS_WHOLE, PUTS, SPOT_BYTES, HalfRecord, complete_rows
 from replica.snapshot.images.row_halves import ImageSegment, same_layout
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from replica.protocol.compression import inflate
 from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode import records as d
 from replica.rows.decode.kernels.kernel_frontier import KeyValueRecord
-from replica.rows.decode.row_keys import RowKeys
+from replica.rows.decode.open_rows import RowKeys
 from replica.rows.decode.slots import TableCache
 from replica.rows.decode.writers import run_fault
 from replica.rows.scan import records as r
@@ -27,7 +27,7 @@ from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.layout import TableTarget
 from replica.rows.types.types import ValuePolicy
 from replica.schema.text.naming import column_key
-from replica.snapshot.images.half_record import HalfRecord
+from replica.snapshot.images.kernel_partial_rows import HalfRecord
 from replica.snapshot.images.kernel_row_halves import HalfTotals, find_row_halves
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from replica.native.arrays import address
 from replica.protocol.rows.table_map import parse_table_map
 from replica.schema.patterns import table_text
 from replica.schema.text.naming import quoted_table
-from replica.snapshot.images.half_record import IS_WHOLE, HalfRecord
 from replica.snapshot.images.kernel_key_states import copy_pieces, count_copies, drop_counted, sort_by_key
+from replica.snapshot.images.kernel_partial_rows import IS_WHOLE, HalfRecord
 from replica.snapshot.images.key_states import PartialRowError
 from replica.snapshot.images.row_halves import same_images, same_layout
 from replica.snapshot.rows.row_block import RowBlock

@@ -27,7 +27,7 @@ from replica.rows.decode.open_rows import partial_images
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
 from replica.schema.patterns import table_text
-from replica.snapshot.images.half_record import IS_WHOLE, HalfRecord
+from replica.snapshot.images.kernel_partial_rows import IS_WHOLE, HalfRecord
 from replica.snapshot.images.key_states import MissingImages, PartialRowError, latest, states_of
 from replica.snapshot.images.row_halves import ImageSegment, RowImageReader, UnreadableChange
 from replica.snapshot.reconcile.statements import TableStatements

@@ -108,7 +108,7 @@ def chunk_sql(
 
     Args:
         table: Table to read.
-        columns: Select list (select_list.py).
+        columns: Select list (table_map.py).
         rows: Maximum number of rows.
         begin: Literals of the key after which the chunk begins; empty for no lower limit.
         end: Literals of the key up to and including which it may extend; empty for no upper limit.

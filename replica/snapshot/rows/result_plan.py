@@ -21,10 +21,8 @@ from replica.protocol.constants import ColumnType
 from replica.protocol.rows.table_map import parse_table_map, value_extent
 from replica.rows.types.entry import Sql
 from replica.rows.types.kinds import Transcoding
-from replica.rows.types.registry import KINDS, NAMES
-from replica.rows.types.types import type_of
-from replica.snapshot.rows.select_list import result_type
-from replica.snapshot.rows.table_map import table_map_body
+from replica.rows.types.types import KINDS, NAMES, type_of
+from replica.snapshot.rows.table_map import result_type, table_map_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""TABLE_MAP of rows that were read with SELECT, as a server with binlog_row_metadata=FULL would log it.
+"""Select list of a table, and the TABLE_MAP of its rows, as a server with binlog_row_metadata=FULL would log it.
+
+`select_list` has one expression per column, chosen so that row images can be built from the result. The list names all
+columns, because `*` omits INVISIBLE columns and the hidden row period. The expressions have no aliases: ORDER BY would
+take an alias for the column, and sort by the cast.
 
 `table_map_body` returns the event's body for the row images of result_rows.py. It differs from the server's own table
 map in details that a SELECT does not show and decoders do not need. COMPRESSED columns are plain, as SELECT returns
@@ -17,15 +21,45 @@ from replica.errors import SchemaError
 from replica.protocol.charset import BINARY, collation_in
 from replica.protocol.constants import ColumnType, MetadataField
 from replica.protocol.rows.table_map import CHARACTER, METADATA_LENGTHS, NUMERIC
-from replica.rows.types.entry import Sql
-from replica.rows.types.registry import KINDS, NAMES
-from replica.rows.types.types import type_of
-from replica.snapshot.rows.select_list import result_type
+from replica.rows.types.entry import ResultType, Sql
+from replica.rows.types.kinds import Transcoding
+from replica.rows.types.types import KINDS, NAMES, type_of
+from replica.schema.text.naming import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from replica.schema.table import ColumnSchema, TableSchema
+
+_SHORT_YEAR: Final = ResultType(
+    "YEAR(CAST({c} AS DATE)) - 1900", (ColumnType.LONG, ColumnType.LONGLONG), ColumnType.YEAR, Transcoding.NUMBER
+)
+"""Result type of YEAR(2). After an ALTER, the server still stores four digits; SELECT returns the last two as a number.
+"""
+
+
+def result_type(column: ColumnSchema) -> ResultType:
+    """Return how a column of this type is selected; SchemaError for a type that the registry lacks."""
+    if column.column_type.startswith("year(2)"):
+        return _SHORT_YEAR
+    found = type_of(column).result_set
+    if found is None:
+        raise SchemaError(
+            f"Column {column.name} has the type {column.column_type}, which no table of MariaDB has.",
+            hint="Leave the table out.",
+        )
+    return found
+
+
+def select_list(schema: TableSchema) -> str:
+    """Return the select list of a table, one expression per column in table order."""
+    return ", ".join(_expression(column) for column in schema.columns)
+
+
+def _expression(column: ColumnSchema) -> str:
+    size = NAMES[column.data_type].logged or column.octets or 0
+    return result_type(column).expression.replace("{n}", str(size)).replace("{c}", quoted(column.name))
+
 
 TABLE_ID: Final = 1
 """Table id of every table map built here, because only rows of the map's own table follow it."""

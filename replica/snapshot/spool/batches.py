@@ -16,7 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
-from replica.native.kernel_checksum import checksum
+from replica.native.crc32 import checksum
 from replica.relay_log.directory.disk import sync_directory
 from replica.snapshot.spool.events import begin_events, end_event, end_statement, rows_events, rows_head
 from replica.snapshot.spool.spool import FILE_MODE, STRETCH_BYTES, StoredBlock, spool_error, write_file

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.errors import DiskFullError, RelayError
-from replica.native.kernel_checksum import checksum
+from replica.native.crc32 import checksum
 from replica.protocol.constants import HEADER_LENGTH
 from replica.protocol.events.decode import GtidEvent, decode, decode_description
 from replica.protocol.header import parse_header

@@ -4,6 +4,9 @@
 server the relay log is copied from. The watermark stays valid while the server is unreachable. A server that is neither
 the relay log's source nor a declared replica is refused. So is a replica that does not log replicated changes to its
 binlog.
+
+`LogView` is the relay log as the snapshot sees it: a query's feed or a test's replica implements it. `location_after`
+maps a server's GTID position to a location of that log.
 """
 
 from __future__ import annotations
@@ -11,17 +14,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from replica.errors import DisconnectedError, PrerequisiteError
+from replica.errors import AmbiguousPositionError, DisconnectedError, PrerequisiteError
 from replica.handshake.primary.server import ask_uid
 from replica.handshake.registration import Query, string_list
 from replica.handshake.start.start import prepared_transactions
 from replica.protocol.gtid import BinlogPosition, covers
 from replica.relay_log.directory.identity import source_of
 from replica.relay_log.groups.groups import GtidSearch, RelayGroups
-from replica.snapshot.connection.connection import TableConnection
-from replica.snapshot.connection.session import position_of
+from replica.snapshot.connection.connection import TableConnection, position_of
 from replica.snapshot.watermark.primary import (
     MAX_PAIRS,
     ROWLESS,
@@ -40,7 +42,34 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
     from replica.snapshot.connection.connection import SnapshotConnection
-    from replica.snapshot.watermark.log_view import LogView
+
+
+class LogView(Protocol):
+    """Relay log that is being written. Every call raises the fatal error of the writer."""
+
+    @property
+    def log(self) -> RelayLog: ...
+
+    def head(self) -> RelayHead: ...
+
+    def wait_for(self, position: GtidPosition, timeout_s: float) -> bool:
+        """Wait until the log contains all groups up to a position; return False after `timeout_s` seconds."""
+        ...
+
+
+def location_after(view: LogView, position: GtidPosition) -> RelayLocation | None:
+    """Return a location of the log after all groups of `position`; None if the log has not reached the position.
+
+    The location is exact if the log knows it. Otherwise it is the log's end, which may only lengthen a window.
+    """
+    head = view.head()
+    if not covers(head.position, position):
+        return None
+    try:
+        return view.log.locate(position) or head.location
+    except AmbiguousPositionError:
+        return head.location
+
 
 # `ReplicaWatermark` takes the replica's @@global.gtid_binlog_pos about once a second, and the relay log of its
 # primary. The watermark is the location of the position that the replica's binlog had `age_s` ago. A commit takes less

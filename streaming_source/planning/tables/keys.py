@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import AuthenticationError, KeyChangedError, PrerequisiteError, SchemaError
 from replica.relay_log.walks.ddl import statements_between
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
-from replica.schema.effects.effect import new_names
-from replica.schema.effects.outline import outline_of
+from replica.schema.effects.effect import new_names, outline_of
 from replica.schema.patterns import matcher, shadowed, table_text
 from replica.snapshot.check.catalog import describe_table
 from replica.snapshot.connection.connection import TableConnection, ask_with_retries

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from replica.commands.check.run import check_all
+from replica.commands.check.command import check_all
 from replica.commands.cli import program
 from replica.daemon.config import DaemonConfig
 from replica.live.embedded import EmbeddedReplica

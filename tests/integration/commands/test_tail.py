@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.commands.explain.look_up import explain_primary
+from replica.commands.explain.command import explain_primary
 from replica.commands.tail.source import warnings_logger
 from replica.protocol.gtid import Gtid
 from tests.fixtures.installation import PROJECT

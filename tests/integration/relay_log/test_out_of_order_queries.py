@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.commands.explain.look_up import explain_relay
+from replica.commands.explain.command import explain_relay
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.readers.log.in_relay_log import RelayLogReader

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from replica.rows.types.registry import NAMES
+from replica.rows.types.types import NAMES
 from tests.integration.edges.log import version
 from tests.integration.rows.type_cases import CASES
 from tests.integration.rows.type_checks import check, written

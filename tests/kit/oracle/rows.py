@@ -21,8 +21,7 @@ from replica.protocol.rows.rows_event import RowsKind
 from replica.protocol.wire import Cursor, is_set
 from replica.rows.tables.layout import ABSENT
 from replica.rows.types.kinds import Kind
-from replica.rows.types.registry import KINDS
-from replica.rows.types.types import ValuePolicy, variant_metadata
+from replica.rows.types.types import KINDS, ValuePolicy, variant_metadata
 from tests.kit.oracle.variant import variant_object
 
 if TYPE_CHECKING:

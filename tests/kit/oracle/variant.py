@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from replica.protocol.rows.values import EPOCH, format_time
 from replica.rows.types.entry import Variant
-from replica.rows.types.registry import KINDS
-from replica.rows.types.types import width_of
+from replica.rows.types.types import KINDS, width_of
 from replica.rows.types.values.numbers import MAX_DECIMAL_PRECISION
 
 if TYPE_CHECKING:

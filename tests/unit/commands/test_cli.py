@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from replica.commands.arguments import flags
 from replica.commands.cli import main, program
-from replica.commands.dump.output import BROKEN_PIPE
+from replica.commands.outcome import BROKEN_PIPE
 from replica.daemon.config import DaemonConfig
 from replica.version import __version__
 from tests.kit.some import some

@@ -172,7 +172,7 @@ STARTS: Final = {
     "check": command(
         "check",
         *UNREACHABLE,
-        needs="replica.commands.check.run",
+        needs="replica.commands.check.command",
         forbidden=(*KERNEL_LOADER, *SNAPSHOTS, *DECODERS, "uvloop", "structlog", "replica.daemon.fleet"),
         exit_code=DisconnectedError.exit_code,
     ),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from replica.rows.types.registry import TYPES
+from replica.rows.types.types import TYPES
 from tools.pages.types import page
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "types.md"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.native.compile import kernel
-from replica.native.crc32 import HAS_PCLMUL, crc32, folded_crc32, table_crc32
+from replica.native.crc32 import HAS_PCLMUL, checksum, crc32, folded_crc32, table_crc32
 
 
 @kernel
@@ -64,3 +64,16 @@ def test_a_crc_goes_on_where_another_ended(data: bytes, cuts: list[int], start: 
             crc = variant(area.ctypes.data + at, cut - at, crc)
             at = cut
         assert crc == zlib.crc32(data, start)
+
+
+DATA = np.random.default_rng(7).integers(0, 256, 5_000, np.uint8).tobytes()
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 63, 64, 65, 4_999])
+def test_it_is_that_of_zlib_for_any_length_and_place(size: int) -> None:
+    for start in (0, 1):
+        assert checksum(DATA[start : start + size]) == zlib.crc32(DATA[start : start + size])
+
+
+def test_it_goes_on_behind_other_bytes() -> None:
+    assert checksum(memoryview(DATA)[100:], zlib.crc32(DATA[:100])) == zlib.crc32(DATA)

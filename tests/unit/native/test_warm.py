@@ -36,6 +36,19 @@ def test_check_says_no_before_anything_was_compiled(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
+def test_a_module_without_a_kernel_is_an_error() -> None:
+    modules = ("replica.native.warm", "replica.gone", "replica.relay_log.kernels.kernel_deframe")
+    done = subprocess.run(
+        [sys.executable, "-m", "replica.native.warm", "--only", *modules],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == "no kernel in replica.gone, replica.native.warm\n"
+    assert done.returncode == 1
+
+
 def test_threads_that_call_a_kernel_at_once_load_it_once() -> None:
     code = (
         "from concurrent.futures import ThreadPoolExecutor as Pool\n"

@@ -14,8 +14,7 @@ from replica.handshake.login.login import Detached
 from replica.options.values import Endpoint
 from replica.protocol.packets.packets import pack
 from replica.snapshot.connection.connection import TableConnection
-from replica.snapshot.connection.packets import PacketReceiver, ReceivedBytes
-from replica.snapshot.connection.transports import SocketBytes, TransportBytes, end_loop
+from replica.snapshot.connection.packets import PacketReceiver, ReceivedBytes, SocketBytes, TransportBytes, end_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -29,7 +29,7 @@ from replica.snapshot.check.catalog import describe_table
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.pace import CHUNK_ROWS
 from replica.snapshot.rows.result_rows import ResultRows
-from replica.snapshot.rows.select_list import select_list
+from replica.snapshot.rows.table_map import select_list
 from replica.snapshot.spool.events import begin_events, end_event, end_statement, rows_events
 from replica.snapshot.spool.spool import LastTransaction
 from tools.bench.kit.process_times import peak_bytes

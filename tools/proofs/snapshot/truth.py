@@ -17,8 +17,7 @@ from replica.protocol.events.transaction_events import GtidEvent, XaPrepareEvent
 from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.tables.layout import compile_layout
-from replica.rows.types.registry import KINDS
-from replica.rows.types.types import ValuePolicy
+from replica.rows.types.types import KINDS, ValuePolicy
 from replica.schema.catalog import columns_query, keys_query, read_catalog
 from tests.kit.oracle.rows import read_rows
 from tools.proofs.snapshot.source import binlogs

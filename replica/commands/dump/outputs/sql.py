@@ -50,7 +50,7 @@ from replica.readers.rows.reading import statement_text
 from replica.readers.rows.without_rows import parts_with_notice
 from replica.rows.types.entry import Sql
 from replica.rows.types.kinds import Kind
-from replica.rows.types.registry import KINDS
+from replica.rows.types.types import KINDS
 from replica.schema.text.naming import quoted, quoted_table
 
 if TYPE_CHECKING:

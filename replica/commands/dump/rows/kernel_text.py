@@ -5,8 +5,18 @@
 from __future__ import annotations
 
 from replica.native.compile import helper
-from replica.native.memory import load_i4, load_u1, load_u2, load_u4, load_u8, move, store_u1, store_u4, store_u8
-from replica.native.wide import negate
+from replica.native.memory import (
+    load_i4,
+    load_u1,
+    load_u2,
+    load_u4,
+    load_u8,
+    move,
+    negate,
+    store_u1,
+    store_u4,
+    store_u8,
+)
 
 _LOWEST_INT64 = -(1 << 63)
 _HIGHEST_INT64 = (1 << 63) - 1

@@ -24,7 +24,7 @@ from replica.protocol.constants import ColumnType
 from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated
 from replica.rows.types.entry import Json
 from replica.rows.types.kinds import Kind
-from replica.rows.types.registry import KINDS
+from replica.rows.types.types import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,12 +7,16 @@ from __future__ import annotations
 from replica.native.compile import helper, inlined
 from replica.native.memory import load_u1, load_u2, load_u4, load_u8, store_u8
 from replica.protocol.constants import EventType
-from replica.rows.scan.kernels.kernel_state import BAD_EVENT, HINTS, MAX_COLUMNS, NO_TABLE_MAP, STMT_END
 from replica.rows.scan.records import (
+    BAD_EVENT,
     FORM_COMPRESSED,
     FORM_PARTIAL,
     FORM_PLAIN,
+    HINTS,
+    MAX_COLUMNS,
+    NO_TABLE_MAP,
     OP_UPDATE,
+    STMT_END,
     ActiveRecord,
     EventRecord,
     MapRecord,

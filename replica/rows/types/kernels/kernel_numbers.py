@@ -18,9 +18,10 @@ from replica.native.memory import (
     load_u4,
     load_u4be,
     load_u8,
+    multiply_add,
+    negate,
     store_u8,
 )
-from replica.native.wide import multiply_add, negate
 
 INVALID = -(1 << 62)  # an invalid date
 CORRUPT = INVALID - 1

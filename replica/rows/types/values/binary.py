@@ -236,6 +236,6 @@ JSON_TYPES = (
     ),
 )
 
-# The order decides which of the types that share a code is taken without a catalog (registry.py).
+# The order decides which of the types that share a code is taken without a catalog (types.py).
 KINDS: Final = (*BINARY_KINDS, *SPATIAL_KINDS, *ADDRESS_KINDS, *VECTOR_KINDS, *JSON_KINDS)
 TYPES: Final = (*BINARY_TYPES, *SPATIAL_TYPES, *ADDRESS_TYPES, *VECTOR_TYPES, *JSON_TYPES)

@@ -246,6 +246,6 @@ DECIMAL_TYPES = (
     ),
 )
 
-# The order decides which of the types that share a code is taken without a catalog (registry.py).
+# The order decides which of the types that share a code is taken without a catalog (types.py).
 KINDS: Final = (*INTEGER_KINDS, *FLOAT_KINDS, *DECIMAL_KINDS)
 TYPES: Final = (*INTEGER_TYPES, *FLOAT_TYPES, *DECIMAL_TYPES)

@@ -154,6 +154,6 @@ LABEL_TYPES = (
     ),
 )
 
-# The order decides which of the types that share a code is taken without a catalog (registry.py).
+# The order decides which of the types that share a code is taken without a catalog (types.py).
 KINDS: Final = (*LABEL_KINDS, *TEXT_KINDS)
 TYPES: Final = (*LABEL_TYPES, *TEXT_TYPES)

@@ -16,8 +16,7 @@ from replica.rows.tables.layout import compile_layout
 from replica.schema.text.naming import quoted
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.rows.result_rows import ResultRows
-from replica.snapshot.rows.select_list import select_list
-from replica.snapshot.rows.table_map import TABLE_ID
+from replica.snapshot.rows.table_map import TABLE_ID, select_list
 from tests.fixtures.replicas import replica_config
 from tests.kit.binlog.primary import Primary
 from tests.kit.binlog.rows import INSERT, STMT_END, rows

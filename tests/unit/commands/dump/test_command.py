@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from replica.commands.cli import program
-from replica.commands.dump.output import BROKEN_PIPE
+from replica.commands.outcome import BROKEN_PIPE
 from replica.errors import ChecksumError, ConfigError, ReplicaError, TruncatedError
 from tests.unit.commands.dump.files import vector
 from tests.vectors.load import HERE

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.commands.explain.answer import Page
-from replica.commands.explain.look_up import Acknowledged, explain_files, explain_relay
+from replica.commands.explain.command import Acknowledged, explain_files, explain_relay
 from replica.commands.tail.lines import Colours
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path

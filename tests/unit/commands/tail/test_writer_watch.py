@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.commands.tail.tailing import CHECK_EVERY_S, WriterWatch
+from replica.commands.tail.command import CHECK_EVERY_S, WriterWatch
 from replica.relay_log.directory.lock import RelayLock
 
 if TYPE_CHECKING:

@@ -50,6 +50,7 @@ def test_the_first_rows_do_not_wait_for_the_compiler(tmp_path: Path) -> None:
     compiled = done
     while "compiling" in compiled.stderr:  # each waits for the one before, and does not begin what is there
         compiled = run(tmp_path, "-m", "replica", "dump", "--json", str(FILE))
-        run(tmp_path, "-m", "replica.native.warm", "--only", "replica.dump.rows.kernel_rows")
+        warmed = run(tmp_path, "-m", "replica.native.warm", "--only", "replica.commands.dump.rows.kernel_rows")
+        assert warmed.returncode == 0, warmed.stderr
     assert '"op":"insert"' in done.stdout
     assert compiled.stdout == done.stdout

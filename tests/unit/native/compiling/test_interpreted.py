@@ -11,7 +11,7 @@ from replica.commands.dump.outputs.count import write_counts
 from replica.commands.dump.outputs.human import HumanDump
 from replica.commands.dump.outputs.json_lines import write_json_rows
 from replica.commands.dump.outputs.sql import SqlDump
-from replica.native import memory, wide
+from replica.native import memory
 from replica.native.compiling.interpreted import _made
 from tests.kit.kernels import interpret_all
 from tests.unit.commands.dump.files import reading, vector
@@ -48,7 +48,6 @@ def test_dumps_of_recorded_binlogs(name: str, version: str, monkeypatch: pytest.
 
 
 def test_python_has_all_that_kernels_are_made_of() -> None:
-    for module in (memory, wide):
-        for name, value in vars(module).items():
-            if type(value).__name__ == "_Intrinsic":
-                assert id(value) in _made, name
+    for name, value in vars(memory).items():
+        if type(value).__name__ == "_Intrinsic":
+            assert id(value) in _made, name

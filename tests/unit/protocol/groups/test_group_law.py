@@ -25,10 +25,9 @@ from replica.readers.files import kernel_groups as files
 from replica.relay_log.files.scan import StreamState
 from replica.relay_log.kernels import stream_record
 from replica.relay_log.kernels.stream_record import Cell
-from replica.rows.scan.kernels import kernel_state as s
+from replica.rows.scan import records as s
 from replica.rows.scan.kernels.kernel_scan import scan_range
-from replica.rows.scan.kernels.kernel_statements import StatementRecord, find_statements
-from replica.rows.scan.kernels.kernel_xa import XaRecord, find_xa
+from replica.rows.scan.kernels.kernel_search import StatementRecord, XaRecord, find_statements, find_xa
 from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord, SavepointRecord
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import TruncatedError
-from replica.protocol.mysql.gtid import read_signed, read_text, read_unsigned
+from replica.protocol.mysql.events import read_signed, read_text, read_unsigned
 from replica.protocol.wire import Cursor
 from tests.unit.protocol.mysql.wire_varlen import signed, unsigned
 

@@ -7,8 +7,7 @@ from replica.native.kernel_group import STANDALONE
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.files.scan import StreamState
 from replica.relay_log.kernels import stream_record
-from replica.relay_log.kernels.domains import MAX_DOMAINS
-from replica.relay_log.kernels.stream_record import Cell
+from replica.relay_log.kernels.stream_record import MAX_DOMAINS, Cell
 from replica.relay_writer.receiver import refusal
 
 

@@ -27,8 +27,7 @@ from replica.rows.tables.layout import TableTarget
 from replica.rows.types.charsets import Conversion
 from replica.rows.types.entry import Json, Sql
 from replica.rows.types.kinds import Kind
-from replica.rows.types.registry import KINDS
-from replica.rows.types.types import OutputColumn
+from replica.rows.types.types import KINDS, OutputColumn
 from tests.kit.kernels import interpret_all
 from tests.unit.rows.kind_samples import NAMES, SAMPLES, Sample
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows

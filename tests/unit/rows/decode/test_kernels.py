@@ -17,8 +17,7 @@ from pyspark.sql.variant_utils import VariantUtils
 from replica.errors import ProtocolError, ReplicaError
 from replica.native.arrays import address
 from replica.native.compile import kernel
-from replica.native.memory import store_u8
-from replica.native.wide import multiply_add, negate
+from replica.native.memory import multiply_add, negate, store_u8
 from replica.protocol.constants import EventType
 from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replica.errors import TruncatedError
-from replica.rows.scan.kernels import kernel_state as s
+from replica.rows.scan import records as s
 from replica.rows.scan.scan import scan_fault
 
 CODES = {

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from replica.errors import ProtocolError
 from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag
 from replica.rows.scan import windows
-from replica.rows.scan.blocks import event_blocks
-from replica.rows.scan.scan import Scan, scan, scan_until
+from replica.rows.scan.scan import Scan, event_blocks, scan, scan_until
 from tests.kit.binlog import bodies
 from tests.kit.binlog.primary import Primary
 from tests.kit.binlog.rows import INSERT, Column, image, rows, table_map

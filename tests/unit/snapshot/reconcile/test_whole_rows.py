@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from replica.native.arrays import address
-from replica.snapshot.images.half_record import IS_WHOLE, PUTS, HalfRecord
+from replica.snapshot.images.kernel_partial_rows import IS_WHOLE, PUTS, HalfRecord
 from replica.snapshot.images.key_states import PartialRowError
 from replica.snapshot.reconcile.whole_rows import UnlikeRowsError, recounted
 from replica.snapshot.rows.row_block import RowBlock

@@ -12,7 +12,7 @@ from replica.protocol.rows.table_map import CHARACTER, parse_table_map
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.table import ROW_PERIOD, ColumnSchema
-from replica.snapshot.rows.table_map import TABLE_ID, table_map_body
+from replica.snapshot.rows.table_map import TABLE_ID, select_list, table_map_body
 from tests.kit.snapshot.result_rows import CASES, ResultCase, table
 
 POLICY = ValuePolicy(geometry="spark")
@@ -75,3 +75,37 @@ def test_a_versioned_table_ends_with_its_period_and_its_key_with_the_end_of_it()
 def test_what_a_definition_does_not_tell_is_refused(column: ColumnSchema, error: type[SchemaError]) -> None:
     with pytest.raises(error):
         table_map_body(table([column]))
+
+
+def column(name: str, data_type: str, **more: object) -> ColumnSchema:
+    return ColumnSchema(name=name, data_type=data_type, column_type=data_type, **more)  # type: ignore[arg-type]
+
+
+def test_each_column_is_asked_for_by_its_name_and_some_by_a_cast() -> None:
+    schema = table(
+        [
+            column("id", "int"),
+            column("a`b {n}", "enum", labels=("x",)),
+            column("s", "set", labels=("x",)),
+            column("u", "uuid"),
+            column("i4", "inet4"),
+            column("{c}", "inet6"),
+            column("v", "vector", octets=12),
+            ColumnSchema(name="y", data_type="year", column_type="year(2)"),
+            ColumnSchema(name="z", data_type="year", column_type="year(4)"),
+            *ROW_PERIOD,
+        ]
+    )
+    assert select_list(schema).split(", ") == [
+        "`id`",
+        "CAST(`a``b {n}` AS UNSIGNED)",
+        "CAST(`s` AS UNSIGNED)",
+        "CAST(`u` AS BINARY(16))",
+        "CAST(`i4` AS BINARY(4))",
+        "CAST(`{c}` AS BINARY(16))",
+        "`v`",
+        "YEAR(CAST(`y` AS DATE)) - 1900",
+        "`z`",
+        "`row_start`",
+        "`row_end`",
+    ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
-from replica.commands.dump.output import BROKEN_PIPE, interruptible, sleeper, standard_output
+from replica.commands.outcome import BROKEN_PIPE, interruptible, sleeper, standard_output
 from replica.errors import ReplicaError
 
 if TYPE_CHECKING:

@@ -9,28 +9,32 @@ import sys
 
 from replica.protocol.constants import OUTSIDE, EventType, Role
 
+_MARIADB = "MariaDB 10.11.18, sql/log_event.cc, "
+_MARIADB_TYPES = "MariaDB 10.11.18, sql/log_event.h, "
+_MYSQL = "MySQL 8.4, libs/mysql/binlog/event/"
 _INTRODUCTION = """\
 # Events
 
-Every event type of the binlog that this program knows: how it is read, what it does to event groups, who writes it, and
-where that is written down. This page is made from the table that the decoders, the grouping rule and the kernels read
-(`replica/protocol/constants.py`, `EventType`); make it again with
+This page lists the event types of the binlog that this program knows. It is made from the table that the decoders, the
+grouping rule and the kernels read (`EventType` in `replica/protocol/constants.py`):
 `python -m tools.pages.events > docs/events.md`.
 
-An event of another type ends the reading with `UnsupportedEventError`, unless its IGNORABLE flag (0x80) is set: then it
-comes out as `UnknownEvent` and is counted. REFUSED types end the reading whatever their flags say. A MariaDB primary
-writes no groups of MySQL: over the network their beginnings and payloads are refused too; files may hold them.
+| event | effect |
+| --- | --- |
+| of an unknown type | reading ends with `UnsupportedEventError`. With the IGNORABLE flag (0x80), the event becomes an `UnknownEvent` and is counted |
+| REFUSED | reading ends, whatever the flags are |
+| MYSQL_BEGIN, PAYLOAD | allowed in files. From a MariaDB primary they are refused |
+| outside of a group, where its type may not stand | refused, because the start of its transaction is missing. Events with the IGNORABLE flag and the dummies of old servers are skipped |
 
-An event that may not stand outside a group is refused there: it belongs to a transaction whose start was missed. Passed
-over are those with the IGNORABLE flag, and the dummies that old servers send in place of other events.
+A source that is only a name is in `sql/log_event.cc` of MariaDB 10.11.18, and `Log_event_type` in its
+`sql/log_event.h`. Files of MySQL 8.4 are in its `libs/mysql/binlog/event`. A version means "since"; "read" means that
+the server reads the type, but does not write it.
 
 | type | number | role | outside of groups | read by | MariaDB | MySQL | source |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
 _ROLES = """
-"read" says that the server reads the type and does not write it. Versions without a word are "since".
-
 ## Roles
 
 | role | what the event does to groups |
@@ -49,7 +53,10 @@ def _line(row: EventType) -> str:
     decoder = f"`{row.decoder}`" if row.decoder else "" if row.role in (Role.STRANGER, Role.REFUSED) else "`events`"
     outside = "yes" if row.role in OUTSIDE else "no"
     mariadb, mysql = (version.replace("all", "yes") for version in row.writers)
-    return f"| {row.name} | {int(row)} | {row.role.name} | {outside} | {decoder} | {mariadb} | {mysql} | {row.source} |"
+    source = row.source.removeprefix(_MARIADB).removeprefix(_MARIADB_TYPES)
+    if source.startswith(_MYSQL):
+        source = f"MySQL, {source.removeprefix(_MYSQL)}"
+    return f"| {row.name} | {int(row)} | {row.role.name} | {outside} | {decoder} | {mariadb} | {mysql} | {source} |"
 
 
 if __name__ == "__main__":

@@ -19,16 +19,16 @@ This page lists the event types of the binlog that this program knows. It is mad
 grouping rule and the kernels read (`EventType` in `replica/protocol/constants.py`):
 `python -m tools.pages.events > docs/events.md`.
 
-| event | effect |
-| --- | --- |
-| of an unknown type | reading ends with `UnsupportedEventError`. With the IGNORABLE flag (0x80), the event becomes an `UnknownEvent` and is counted |
-| REFUSED | reading ends, whatever the flags are |
-| MYSQL_BEGIN, PAYLOAD | allowed in files. From a MariaDB primary they are refused |
-| outside of a group, where its type may not stand | refused, because the start of its transaction is missing. Events with the IGNORABLE flag and the dummies of old servers are skipped |
+* An event of an unknown type ends reading with `UnsupportedEventError`. With the IGNORABLE flag (0x80), it becomes an
+  `UnknownEvent` and is counted instead.
+* A REFUSED event ends reading, whatever its flags are.
+* MYSQL_BEGIN and PAYLOAD are allowed in files. From a MariaDB primary they are refused.
+* A type with "no" under *outside of groups* is refused there, because the start of its transaction is missing. Events
+  with the IGNORABLE flag and the dummies of old servers are skipped.
 
-A source that is only a name is in `sql/log_event.cc` of MariaDB 10.11.18, and `Log_event_type` in its
-`sql/log_event.h`. Files of MySQL 8.4 are in its `libs/mysql/binlog/event`. A version means "since"; "read" means that
-the server reads the type, but does not write it.
+A version means "since"; "read" means that the server reads the type, but does not write it. A source that is only a name
+is in sql/log_event.cc of MariaDB 10.11.18, `Log_event_type` in its sql/log_event.h. The files of MySQL 8.4 are in
+libs/mysql/binlog/event.
 
 | type | number | role | outside of groups | read by | MariaDB | MySQL | source |
 | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -26,8 +26,8 @@ grouping rule and the kernels read (`EventType` in `replica/protocol/constants.p
 * A type with "no" under *outside of groups* is refused there, because the start of its transaction is missing. Events
   with the IGNORABLE flag and the dummies of old servers are skipped.
 
-A version means "since"; "read" means that the server reads the type, but does not write it. A source that is only a name
-is in sql/log_event.cc of MariaDB 10.11.18, `Log_event_type` in its sql/log_event.h. The files of MySQL 8.4 are in
+A version means "since"; "read" means that the server reads the type, but does not write it. A source that is only a
+name is in sql/log_event.cc of MariaDB 10.11.18, `Log_event_type` in its sql/log_event.h. The files of MySQL 8.4 are in
 libs/mysql/binlog/event.
 
 | type | number | role | outside of groups | read by | MariaDB | MySQL | source |

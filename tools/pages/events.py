@@ -23,40 +23,39 @@ grouping rule and the kernels read (`EventType` in `replica/protocol/constants.p
   `UnknownEvent` and is counted instead.
 * A REFUSED event ends reading, whatever its flags are.
 * MYSQL_BEGIN and PAYLOAD are allowed in files. From a MariaDB primary they are refused.
-* A type with "no" under *outside of groups* is refused there, because the start of its transaction is missing. Events
-  with the IGNORABLE flag and the dummies of old servers are skipped.
+* Outside of groups, an event of a role that may not be there is refused, because the start of its transaction is
+  missing. Events with the IGNORABLE flag and the dummies of old servers are skipped.
 
 A version means "since"; "read" means that the server reads the type, but does not write it. A source that is only a
 name is in sql/log_event.cc of MariaDB 10.11.18, `Log_event_type` in its sql/log_event.h. The files of MySQL 8.4 are in
 libs/mysql/binlog/event.
 
-| type | number | role | outside of groups | read by | MariaDB | MySQL | source |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| type | number | role | read by | MariaDB | MySQL | source |
+| --- | --- | --- | --- | --- | --- | --- |
 """
 
 _ROLES = """
 ## Roles
 
-| role | what the event does to groups |
-| --- | --- |
+| role | outside of groups | effect on groups |
+| --- | --- | --- |
 """
 
 
 def page() -> str:
     """Make the whole page."""
     rows = "".join(f"{_line(row)}\n" for row in EventType)
-    roles = "".join(f"| {role.name} | {role.meaning} |\n" for role in Role)
+    roles = "".join(f"| {role.name} | {'yes' if role in OUTSIDE else 'no'} | {role.meaning} |\n" for role in Role)
     return _INTRODUCTION + rows + _ROLES + roles
 
 
 def _line(row: EventType) -> str:
     decoder = f"`{row.decoder}`" if row.decoder else "" if row.role in (Role.STRANGER, Role.REFUSED) else "`events`"
-    outside = "yes" if row.role in OUTSIDE else "no"
     mariadb, mysql = (version.replace("all", "yes") for version in row.writers)
     source = row.source.removeprefix(_MARIADB).removeprefix(_MARIADB_TYPES)
     if source.startswith(_MYSQL):
         source = f"MySQL, {source.removeprefix(_MYSQL)}"
-    return f"| {row.name} | {int(row)} | {row.role.name} | {outside} | {decoder} | {mariadb} | {mysql} | {source} |"
+    return f"| {row.name} | {int(row)} | {row.role.name} | {decoder} | {mariadb} | {mysql} | {source} |"
 
 
 if __name__ == "__main__":

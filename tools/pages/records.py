@@ -37,12 +37,15 @@ def declared_records() -> list[type[Record]]:
 
 def page() -> str:
     """Write the whole page."""
-    lines = [_INTRODUCTION, "| record | bytes | content | file |", "| --- | --- | --- | --- |"]
+    lines = [_INTRODUCTION]
+    module = ""
     for record in declared_records():
+        if record.__module__ != module:
+            lines += [""] if module else []
+            module = record.__module__
+            lines += [f"`{module.replace('.', '/')}.py`", ""]
         meaning = " ".join((record.__doc__ or "").split()).rstrip(".")
-        lines.append(
-            f"| `{record.__name__}` | {record.BYTES} | {meaning} | `{record.__module__.replace('.', '/')}.py` |"
-        )
+        lines.append(f"* `{record.__name__}`, {record.BYTES} bytes: {meaning}")
     return "\n".join([*lines, ""])
 
 

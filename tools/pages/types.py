@@ -48,22 +48,14 @@ also 31 February. Spark cannot hold them in DATE, DATETIME and TIMESTAMP columns
 | `error` | the query stops with an error that names the table, the column and the offset |
 | `text` | all DATE, DATETIME and TIMESTAMP columns are STRING, as SELECT prints them, TIMESTAMP in UTC |
 
-**DATETIME** has no time zone: TIMESTAMP_NTZ has the same digits. **TIMESTAMP** is a point in time, and is logged in
-UTC.
-
 **GEOMETRY** is logged as it is stored: the SRID, then WKB. With `geometry=binary` (default) you get these bytes. With
 `spark` you get a column of Spark's `GEOMETRY(ANY)`, because one column may have several SRIDs; in Arrow it is a struct
 of `srid` and `wkb`. The empty value that INSERT IGNORE writes into a NOT NULL column is NULL with `spark`, and no bytes
 with `binary`. In VARIANT, a geometry is the bytes.
 
-**VECTOR** is an array of FLOAT. The binlog calls it VARBINARY. Without the table's definition it is BINARY, with four
-bytes a component, little endian.
-
 **FLOAT(M,D) and DOUBLE(M,D)** are rounded to D digits after the point, as SELECT shows them. The server may store more
 digits (after an ALTER that adds (M,D)), and computes with them. Values are not rounded if the definition is unknown
 (files without definitions, a relay log without a server), if D is over 22, and in `dump` and `tail`.
-
-**Unsigned integers** take the next wider type, because Spark has none.
 
 ## Text
 
@@ -86,7 +78,7 @@ With `binlog_row_metadata=FULL`, the binlog has names, signs, character sets, la
 Otherwise the connector reads information_schema, which has the definition of now. It compares number, types, widths,
 digits, signs and character sets with the binlog, and a difference is an error.
 
-* UUID and INET are logged as BINARY, and VECTOR as VARBINARY. Only the catalog or the DDL identifies them.
+* Without the catalog or the DDL, a VECTOR is BINARY with four bytes a component, little endian.
 * If information_schema prints `?` in a label, the connector asks for the label itself.
 * The temporal types of servers before 10.1.2 (`mysql56_temporal_format=OFF`) are decoded only without fractional
   digits.

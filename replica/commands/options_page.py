@@ -9,9 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.commands.arguments import option_flag
 from replica.daemon.config import DaemonConfig
-from replica.options.config import ENVIRONMENT_PREFIX
 from replica.options.values import written
 
 if TYPE_CHECKING:
@@ -66,12 +64,11 @@ def effective(config: DaemonConfig, given: Gathered) -> list[Row]:
 
 def options_table() -> str:
     """Return the table of options in Markdown."""
-    lines = ["| option | command line | environment | default | meaning |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| option | default | meaning |", "| --- | --- | --- |"]
     for name, text in DaemonConfig.help().items():
         text_of_default = DaemonConfig.default_text(name)
         shown = f"`{text_of_default}`" if text_of_default else ""
-        variable = f"`{ENVIRONMENT_PREFIX}{name.upper()}`"
-        lines.append(f"| `{name}` | `{option_flag(name)}` | {variable} | {shown} | {text} |")
+        lines.append(f"| `{name}` | {shown} | {text} |")
     return "\n".join(lines)
 
 

@@ -77,10 +77,10 @@ def library_logger(*before: Processor) -> FilteringBoundLogger:
 class EmbeddedReplica:
     """A replica in a thread of this process, which receives a primary's binlog into a relay log on disk.
 
-    The constructor has no effects. Call `start`, read the relay directory with `read_relay_log`, and call `close`: at
-    the end of a `with` block, from a signal handler, or at exit. A killed process loses nothing, because the next start
-    continues the log. All methods may be called from any thread. The first permanent error ends the replica, and every
-    later call raises it.
+    The constructor has no effects. Call `start`, read the relay directory with `read_relay_log`, and call `close`. A
+    `with` block calls `close` at its end; a signal handler may call it, too. After a kill, the next start continues the
+    log. All methods may be called from any thread. The first permanent error ends the replica, and every later call
+    raises it.
 
     Args:
         config: the primary, the account, and every other option.

@@ -296,11 +296,11 @@ class _Strict(Notices):
 
 
 class ChangeReader:
-    """Single-use iterator over the RecordBatches of a part of a relay log, returned by `read_relay_log`.
+    """Single-use iterator over the RecordBatches that `read_relay_log` returns.
 
     Attributes:
-        position: The GTID position up to which the reader reads. Store it after the last batch, and pass it as `after`
-            the next time: no transaction is lost or repeated.
+        position: The GTID position at which the reader ends. Store it after the last batch, and pass it as `after` the
+            next time. Then no transaction is lost or repeated.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], position: GtidPosition) -> None:
@@ -358,8 +358,7 @@ def decode_files(
         on_statement_dml: Handling of a statement that was logged without its rows: an error, or skip it.
 
     Returns:
-        RecordBatches of at most 16 384 row changes, in the order of the log. Each owns its memory: you may keep it, and
-        use it in other threads. The files must not be overwritten while they are read.
+        RecordBatches in the order of the log. The files must not be overwritten while they are read.
 
     Raises:
         ConfigError: A wrong argument, or a missing file.
@@ -390,8 +389,8 @@ def read_relay_log(
 ) -> ChangeReader:
     """Read the row changes of one table in a relay log, up to its current end.
 
-    The log may be written at the same time, by an `EmbeddedReplica` of this process or by a daemon. Nothing is locked,
-    and the writer does not wait: if retention removes a file before it is read, the reading ends with an error.
+    An `EmbeddedReplica` or a daemon may write the log at the same time, because the reader locks nothing. If retention
+    removes a file before it is read, the reading ends with an error.
 
     Args:
         directory: The `relay_dir` of a replica.

@@ -62,8 +62,7 @@ def audit(
 ) -> AuditResult:
     """Check whether tables of a server are equal to their copies in the lakehouse, all at one GTID position.
 
-    The audit reads the tables as they were at the position, while the server continues to write. It reads each copy in
-    one version, and compares rows by their exact values. docs/audit.md describes how values are compared.
+    The server may continue to write meanwhile. docs/audit.md describes how rows and values are compared.
 
     Args:
         spark: a session that can read the copies.
@@ -75,10 +74,9 @@ def audit(
         ignore: columns that are not compared, such as columns that only the copies have.
         buckets: number of groups of keys over which rows are summed up, from 1 to 65536.
         shown: how many differing rows of each kind are shown, from 1 to 10000.
-        record: for a mirror, whether the result is written to `<control table>_audits`, which `mirror_status` shows.
-            Use False in a session that may only read.
-        repair: for a mirror, whether the audit asks it to rewrite the rows that differ as the server has them. The
-            mirror does so between two of its batches. Audit again to see the outcome.
+        record: for a mirror, whether the result is written to `<control table>_audits`. Use False in a session that may
+            only read.
+        repair: for a mirror, whether the audit asks it to correct the rows that differ. Audit again to see the outcome.
         hashKeyFile: for a mirror whose rules hash columns, the file with the key of all hashes.
         source: options of the source, as `spark.read` takes them: host, user, passwordFile, …
 

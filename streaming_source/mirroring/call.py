@@ -68,9 +68,7 @@ def mirror(
 ) -> StreamingQuery:
     """Start the query that creates Delta tables from a server's tables and keeps them equal.
 
-    The mirror creates each target from the server's catalog and fills it with the rows of its table. After that, every
-    micro-batch moves all tables to one GTID position. docs/mirror.md describes how TRUNCATE, DROP and ALTER are
-    applied.
+    docs/mirror.md describes the mirror.
 
     Args:
         spark: a classic session whose catalog can hold Delta tables. Without Delta, targets have to be local folders.

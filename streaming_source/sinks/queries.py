@@ -46,9 +46,8 @@ def started(query: StreamingQuery | DataStreamWriter) -> StreamingQuery:
     """Wait until a query has its source process, some two seconds after `start()`, or has ended.
 
     Args:
-        query: the result of `writeStream.start()`, or the configured `writeStream` itself, which is started here. In
-            the second case, the query is started again, up to five times, if Spark gave up waiting for its Python
-            process on a busy machine ("Python worker failed to connect back"). Each restart logs a warning.
+        query: the result of `writeStream.start()`, or the configured `writeStream` itself. The second is started here,
+            up to five times if Spark gives up waiting for its Python process ("Python worker failed to connect back").
 
     Returns:
         The query.

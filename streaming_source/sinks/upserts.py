@@ -244,11 +244,10 @@ ADDED = ("_op", "_absent", "_gtid", "_sequence", "_committed")
 def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Reduce a batch to at most one row per key: the table's columns after the last change, and its outcome.
 
-    After the table's columns come `_op`, `_absent`, `_gtid` and `_sequence`. `_op` is `upsert` or `delete`. `_absent`
-    lists columns that no change in the batch set, so that their old values hold; it is NULL if there are none. `_gtid`
-    and `_sequence` are those of the last change. A delete has the key, and the known columns of the deleted row. An
-    update that changes the key becomes a delete of the old key and an upsert of the new one. The result depends only on
-    the batch, so a replayed batch gives the same result.
+    After the table's columns come `_op` (`upsert` or `delete`), `_absent`, and `_gtid` and `_sequence` of the last
+    change. `_absent` lists columns that no change in the batch has set, so that their old values hold; NULL means none.
+    A delete has the key, and the known columns of the deleted row. An update of the key becomes a delete of the old key
+    and an upsert of the new one. A replayed batch gives the same result.
 
     Args:
         batch: change rows of this source: flat, or envelope with typed images.
@@ -340,9 +339,9 @@ def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | Non
     Args:
         table: the target of MERGE INTO: `lake.orders`, or ``delta.`/lake/orders` ``. It has to exist.
         keys: the columns that identify a row, usually the primary key.
-        columns: the columns to write. Unset: all columns of the images. Other columns of the table do not change, and
-            are NULL in new rows. VARIANT images are cast to the types that the table has for these columns (unset: all
-            columns of the table).
+        columns: the columns to write. Unset: all columns of the images; with VARIANT images, all columns of the table.
+            Other columns of the table do not change, and are NULL in new rows. VARIANT values are cast to the types of
+            the table.
 
     Returns:
         A function of a batch and its number, for classic Spark and Spark Connect. It raises a ConfigError for a batch

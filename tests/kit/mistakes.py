@@ -1,4 +1,4 @@
-"""The page of a newcomer's mistakes: each is made, on real servers, and its first three lines are shown.
+"""The page of a newcomer's mistakes: each is made, on real servers, and its first lines are shown.
 
 `python -m tests.kit.mistakes > docs/mistakes.md` writes the page; a test compares. What differs from run to run (ports,
 folders, times) is written as a page can say it. A line of the log is shown by its event and its error.
@@ -32,12 +32,12 @@ SECRET: Final = "replica-secret"
 HEAD: Final = """\
 # Mistakes of the first hour
 
-Each section shows a command with one mistake, and the first three lines that it prints. Log lines show their event and
-error; lines of `check` without a finding are omitted. Spark shows the same sentences at `.load()`, after the name of
-the error.
+Each section shows a command with one mistake, and the first lines that it prints. Of a log line, it shows event and
+error. It omits lines of `check` without a finding, and the last line of `run`, which repeats the error. Spark shows the
+same sentences at `.load()`, after the name of the error.
 
 All errors with their fixes: [daemon-reference.md](daemon-reference.md#exit-codes-of-run),
-[spark-reference.md](spark-reference.md#errors). A test compares this page with real servers;
+[source-at-night.md](source-at-night.md#it-ended). A test compares this page with real servers;
 `python -m tests.kit.mistakes` prints it again.
 """
 
@@ -164,7 +164,8 @@ class Place:
             limit.start()
             lines = [shown for line in process.stdout if (shown := self._shown(line.rstrip()))]
             limit.cancel()
-        return lines[:LINES]
+        errors = {line.removeprefix("failed: ") for line in lines if line.startswith("failed: ")}
+        return [line for line in lines if line.removeprefix("mariadb-replica: ") not in errors][:LINES]
 
     def _shown(self, line: str) -> str:
         with contextlib.suppress(ValueError):

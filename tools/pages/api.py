@@ -14,6 +14,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.readers.arrow import FIELDS
+from streaming_source.mirroring.arguments import ARGUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,13 @@ MEMBERS: Final = {
     "ReplicaConfig": ("parse", "from_file"),
 }
 """The methods of public classes that are public; of other classes none is."""
+ELSEWHERE: Final = {
+    "mirror": (
+        {one.name for one in ARGUMENTS},
+        "All other arguments: [mirror-reference.md](mirror-reference.md#arguments).",
+    )
+}
+"""Functions some of whose arguments stand on another page: these arguments, and the link to the page."""
 WIDTH: Final = 120
 _SECTIONS: Final = ("Args", "Attributes", "Returns", "Raises")
 _ENTRY: Final = re.compile(r"(\w+): (.*)")
@@ -34,24 +42,24 @@ _ENTRY: Final = re.compile(r"(\w+): (.*)")
 _INTRODUCTION: Final = """\
 # Python API
 
-Made from the docstrings: `python -m tools.pages.api > docs/api.md`. What the data source does in Spark needs
-no import: [spark.md](spark.md) describes it.
+The data source in Spark needs no import: see [spark.md](spark.md). This page is made from docstrings:
+`python -m tools.pages.api > docs/api.md`.
 
-These are public: the names on this page with the methods, arguments and fields that it describes, the options and
-columns of the data source, the commands with their exit codes, and the files that docs/ describes. A change of one of
-them has a line in the CHANGELOG, and never comes in a patch release.
+**Public** are the names on this page with their methods, arguments and fields, the options and columns of the data
+source, the commands with their exit codes, and the files that docs/ describes. They do not change in a patch release.
+The CHANGELOG lists each change.
 
-Everything else is private and may change with any commit: the packages `replica` and `streaming_source`, other members
-of public classes, and the wording of errors. The package has type hints (`py.typed`).
+**Private** is all else: the packages `replica` and `streaming_source`, other members of public classes, and the wording
+of errors. It may change with any commit.
 
-`import pyspark_mariadb_binlog` takes milliseconds. A name is loaded when it is first used. If a package that it needs
-is missing, an InstallationError names the package and the interpreter.
+The package has type hints (`py.typed`). A name is loaded when it is first used. If a package that it needs is missing,
+an InstallationError names the package and the interpreter.
 """
 
 _EXAMPLES: Final = """\
 ## Examples
 
-A table's changes out of binlog files, with nothing but pyarrow: no server, no Spark.
+Changes of a table from binlog files, without a server and without Spark:
 
 <!-- example: files -->
 ```python
@@ -63,8 +71,8 @@ changes = pa.Table.from_batches(decode_files(["/backup/bin.000041", "/backup/bin
 print(changes.group_by("op").aggregate([("ordinal", "count")]))
 ```
 
-A replica in your own process, and a reader of its relay log. Store `position` after your own output is durable: the
-next reader continues after it, also in another process.
+A replica in your own process, and a reader of its relay log. Store `position` once your own output is durable. The next
+reader continues after it, also in another process.
 
 <!-- example: embedded -->
 ```python
@@ -85,7 +93,7 @@ with EmbeddedReplica(config, relay) as running:
     done = changes.position
 ```
 
-Every error is a `ReplicaError`. Its class names the kind of error, and `hint` says what to do.
+Every error is a `ReplicaError`:
 
 <!-- example: errors -->
 ```python
@@ -107,8 +115,9 @@ _BATCHES: Final = """\
 ## The RecordBatches
 
 `decode_files` and `read_relay_log` return RecordBatches of one table in the order of the log. A batch has at most
-16 384 row changes or about 2 MB. [types.md](types.md) lists the types of columns. `before` and `after` have the columns
-that the table had at that place of the log, so the schema changes after an ALTER TABLE. A batch owns its memory.
+16 384 row changes or about 2 MB. It owns its memory: you may keep it, and use it in other threads. `before` and `after`
+have the columns that the table had at that place of the log, so the schema changes after an ALTER TABLE.
+[types.md](types.md) lists the types of columns.
 
 | column | type | null | meaning |
 | --- | --- | --- | --- |
@@ -166,7 +175,10 @@ def _lines() -> Iterator[str]:
         for field in FIELDS
     )
     yield f"\n## `{ERRORS.__name__}`\n"
-    yield "Each has `message`, `hint` and `exit_code`, with which a command ends; `str()` is message and hint.\n"
+    yield (
+        "Each error has `message`, `hint` (what to do) and `exit_code` (of a command that it ends). `str()` is message "
+        "and hint.\n"
+    )
     yield "| error | is a | exit code | meaning |"
     yield "| --- | --- | --- | --- |"
     for name, error in public(ERRORS).items():
@@ -187,8 +199,11 @@ def _entry(name: str, told: Any, level: str) -> Iterator[str]:
         if title == "Returns":
             yield f"*Returns*: {entries[0][1]}\n"
             continue
+        others, link = ELSEWHERE.get(name, (set(), "")) if title == "Args" else (set(), "")
         yield f"*{title}*\n"
-        yield "\n".join(f"* `{entry}`: {text}" for entry, text in entries) + "\n"
+        yield "\n".join(f"* `{entry}`: {text}" for entry, text in entries if entry not in others) + "\n"
+        if link:
+            yield f"{link}\n"
 
 
 def _call(name: str, told: Any) -> str:

@@ -9,47 +9,53 @@ import sys
 
 from replica.protocol.constants import OUTSIDE, EventType, Role
 
+_MARIADB = "MariaDB 10.11.18, sql/log_event.cc, "
+_MARIADB_TYPES = "MariaDB 10.11.18, sql/log_event.h, "
+_MYSQL = "MySQL 8.4, libs/mysql/binlog/event/"
 _INTRODUCTION = """\
 # Events
 
-Every event type of the binlog that this program knows: how it is read, what it does to event groups, who writes it, and
-where that is written down. This page is made from the table that the decoders, the grouping rule and the kernels read
-(`replica/protocol/constants.py`, `EventType`); make it again with
+This page lists the event types of the binlog that this program knows. It is made from the table that the decoders, the
+grouping rule and the kernels read (`EventType` in `replica/protocol/constants.py`):
 `python -m tools.pages.events > docs/events.md`.
 
-An event of another type ends the reading with `UnsupportedEventError`, unless its IGNORABLE flag (0x80) is set: then it
-comes out as `UnknownEvent` and is counted. REFUSED types end the reading whatever their flags say. A MariaDB primary
-writes no groups of MySQL: over the network their beginnings and payloads are refused too; files may hold them.
+* An event of an unknown type ends reading with `UnsupportedEventError`. With the IGNORABLE flag (0x80), it becomes an
+  `UnknownEvent` and is counted instead.
+* A REFUSED event ends reading, whatever its flags are.
+* MYSQL_BEGIN and PAYLOAD are allowed in files. From a MariaDB primary they are refused.
+* Outside of groups, an event of a role that may not be there is refused, because the start of its transaction is
+  missing. Events with the IGNORABLE flag and the dummies of old servers are skipped.
 
-An event that may not stand outside a group is refused there: it belongs to a transaction whose start was missed. Passed
-over are those with the IGNORABLE flag, and the dummies that old servers send in place of other events.
+A version means "since"; "read" means that the server reads the type, but does not write it. A source that is only a
+name is in sql/log_event.cc of MariaDB 10.11.18, `Log_event_type` in its sql/log_event.h. The files of MySQL 8.4 are in
+libs/mysql/binlog/event.
 
-| type | number | role | outside of groups | read by | MariaDB | MySQL | source |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| type | number | role | read by | MariaDB | MySQL | source |
+| --- | --- | --- | --- | --- | --- | --- |
 """
 
 _ROLES = """
-"read" says that the server reads the type and does not write it. Versions without a word are "since".
-
 ## Roles
 
-| role | what the event does to groups |
-| --- | --- |
+| role | outside of groups | effect on groups |
+| --- | --- | --- |
 """
 
 
 def page() -> str:
     """Make the whole page."""
     rows = "".join(f"{_line(row)}\n" for row in EventType)
-    roles = "".join(f"| {role.name} | {role.meaning} |\n" for role in Role)
+    roles = "".join(f"| {role.name} | {'yes' if role in OUTSIDE else 'no'} | {role.meaning} |\n" for role in Role)
     return _INTRODUCTION + rows + _ROLES + roles
 
 
 def _line(row: EventType) -> str:
     decoder = f"`{row.decoder}`" if row.decoder else "" if row.role in (Role.STRANGER, Role.REFUSED) else "`events`"
-    outside = "yes" if row.role in OUTSIDE else "no"
     mariadb, mysql = (version.replace("all", "yes") for version in row.writers)
-    return f"| {row.name} | {int(row)} | {row.role.name} | {outside} | {decoder} | {mariadb} | {mysql} | {row.source} |"
+    source = row.source.removeprefix(_MARIADB).removeprefix(_MARIADB_TYPES)
+    if source.startswith(_MYSQL):
+        source = f"MySQL, {source.removeprefix(_MYSQL)}"
+    return f"| {row.name} | {int(row)} | {row.role.name} | {decoder} | {mariadb} | {mysql} | {source} |"
 
 
 if __name__ == "__main__":

@@ -19,108 +19,82 @@ if TYPE_CHECKING:
 _INTRODUCTION = """\
 # Types
 
-What a column of MariaDB becomes in Arrow, in Spark, and in the lines of `mariadb-replica dump --json`. This page is
-made from the registry of types that both decoders, the Arrow schema, the Spark schema and the DDL parser read (a file a
-family under `replica/rows/types/`); make it again with `python -m tools.pages.types > docs/types.md`.
+The types of MariaDB's columns in Arrow, in Spark, and in the lines of `mariadb-replica dump --json`. This page is made
+from the registry of types (`replica/rows/types/`): `python -m tools.pages.types > docs/types.md`.
 
-Every column is nullable in Spark, also those that are NOT NULL in MariaDB: partial row images
-(`binlog_row_image=MINIMAL`) leave columns out. "Bytes" are those of one value in a row image; `n` is the length of the
-value, before which its length stands. In JSON a column that is not in the image has no member, NULL is `null`, and
-temporals are text as SELECT prints them under `time_zone='+00:00'`.
+* Every column is nullable in Spark, because partial row images (`binlog_row_image=MINIMAL`) omit columns.
+* "Bytes" is the size of a value in a row image. The length of a value comes before it, and `n` is that length.
+* In JSON, NULL is `null`, and a column that is not in the image has no member. Temporals are text, as SELECT prints
+  them with `time_zone='+00:00'`.
 """
 
 _DECISIONS = """\
-## Values that do not fit, and what was decided
+## Values that do not fit
 
-**DECIMAL beyond 38 digits.** Spark's DECIMAL and Arrow's decimal128 end at 38 digits, MariaDB's at 65. A column
-declared with more than 38 digits is a STRING: the exact digits, with the zeros of its scale, as SELECT prints them. The
-declaration decides, not the value, so a column has one type for all rows. Rounding or an error on the first large value
-would lose data or stop a stream that ran for months. `CAST(c AS DECIMAL(38, 10))` in Spark takes what fits.
+**DECIMAL beyond 38 digits** is STRING, because Spark and Arrow end at 38 digits and MariaDB at 65. The text has all
+digits, with the zeros of the scale. The declaration decides, not the value, so all rows have one type.
+`CAST(c AS DECIMAL(38, 10))` in Spark takes what fits.
 
-**TIME.** MariaDB's TIME is a length of time as much as a time of day: it is signed and reaches 838:59:59.999999.
-Spark's TIME ends at 24 hours, so TIME becomes INTERVAL DAY TO SECOND, which holds every value exactly, the negative and
-those beyond a day. Midnight plus the interval is the time of day. VARIANT has no interval: there a TIME is text as
-SELECT prints it, such as `-838:59:59.999999`, with the digits of its declaration.
+**TIME** is signed and reaches 838:59:59.999999, but Spark's TIME ends at 24 hours. Therefore it is an INTERVAL DAY TO
+SECOND, which holds every value exactly. Midnight plus the interval is the time of day. VARIANT has no intervals, so
+TIME is text there, such as `-838:59:59.999999`.
 
-**Dates that no calendar has.** MariaDB stores `0000-00-00`, dates with a month or day of zero, dates in the year 0000,
-and under `ALLOW_INVALID_DATES` also 31 February. Spark's DATE and TIMESTAMP cannot hold them. The option `invalidDates`
-decides for DATE, DATETIME and TIMESTAMP columns:
+**Invalid dates.** MariaDB stores `0000-00-00`, months and days of zero, the year 0000, and with `ALLOW_INVALID_DATES`
+also 31 February. Spark cannot hold them in DATE, DATETIME and TIMESTAMP columns:
 
-| `invalidDates` | what happens |
+| `invalidDates` | effect |
 | --- | --- |
-| `null` (default) | the value is NULL. It can no longer be told from a real NULL |
+| `null` (default) | the value is NULL, like a real NULL |
 | `error` | the query stops with an error that names the table, the column and the offset |
 | `text` | all DATE, DATETIME and TIMESTAMP columns are STRING, as SELECT prints them, TIMESTAMP in UTC |
 
-The default keeps a stream running and typed; users who have such dates and need them choose `text`.
+**GEOMETRY** is logged as it is stored: the SRID, then WKB. With `geometry=binary` (default) you get these bytes. With
+`spark` you get a column of Spark's `GEOMETRY(ANY)`, because one column may have several SRIDs; in Arrow it is a struct
+of `srid` and `wkb`. The empty value that INSERT IGNORE writes into a NOT NULL column is NULL with `spark`, and no bytes
+with `binary`. In VARIANT, a geometry is the bytes.
 
-**DATETIME and TIMESTAMP.** A DATETIME has no time zone: it is TIMESTAMP_NTZ, the same digits as in MariaDB. A TIMESTAMP
-is a point in time, logged in UTC whatever the session's time zone was: it is TIMESTAMP. Both keep microseconds.
-
-**GEOMETRY** is logged as it is stored: the SRID, then WKB. The option `geometry` decides: `binary` (default) hands on
-those bytes, `spark` makes a column of Spark's type `GEOMETRY(ANY)` (in Arrow a struct of `srid` and `wkb`). The type
-never promises one SRID, because values of a MariaDB column may have different ones. The empty value that INSERT IGNORE
-leaves in a NOT NULL column is NULL there, and no bytes under `binary`. VARIANT has no geometry: there it is the bytes.
-
-**VECTOR** is an array of FLOAT. The binlog calls it VARBINARY: without the table's definition it is BINARY, four bytes
-a component, little endian.
-
-**COMPRESSED columns** are what they hold. Whether the server stored a value compressed cannot be seen.
-
-**FLOAT(M,D) and DOUBLE(M,D)** are rounded to D digits after the point, as SELECT shows them. What is stored may have
-more: an ALTER that adds (M,D) leaves the digits that there were, and the server compares and computes with them.
-Values are as they are stored where the definition is not known, because the table map does not tell D (files without
-definitions, a relay log without a server), where D is beyond 22, and in `dump` and `tail`.
-
-**Unsigned integers** take the next wider type, because Spark has none. BIGINT UNSIGNED and BIT(64) are DECIMAL(20,0).
-
-**YEAR** is an INT; the year 0000 is 0.
+**FLOAT(M,D) and DOUBLE(M,D)** are rounded to D digits after the point, as SELECT shows them. The server may store more
+digits (after an ALTER that adds (M,D)), and computes with them. Values are not rounded if the definition is unknown
+(files without definitions, a relay log without a server), if D is over 22, and in `dump` and `tail`.
 
 ## Text
 
-Every character set that SHOW CHARACTER SET lists (10.5 to 11.8, with the collations of uca1400) is decoded as the
-server itself converts it: latin1 is cp1252 with the five bytes that cp1252 leaves undefined passed through. CHAR comes
-without its pad spaces, as SELECT gives it; VARCHAR keeps trailing spaces. ENUM and SET are their labels.
+Every character set of SHOW CHARACTER SET (10.5 to 11.8) is decoded as the server converts it. For example, latin1 is
+cp1252, and its five undefined bytes pass through. Some bytes are no character of the column's set: surrogates in
+utf8mb3, undefined codes, and bytes of an earlier character set.
 
-A column can hold bytes that are no character of its set: surrogates, which the server takes for utf8mb3, codes that a
-set does not define, what was there when a table's character set was changed underneath. The option `invalidText`
-decides:
-
-| `invalidText` | what happens |
+| `invalidText` | effect |
 | --- | --- |
-| `replace` (default) | U+FFFD stands for each of them, in UTF-8 for each damaged sequence; SELECT shows `?` |
+| `replace` (default) | each becomes U+FFFD, in UTF-8 each damaged sequence. SELECT shows `?` |
 | `error` | the query stops with an error that names the table, the column and the offset |
 
-Strings are valid UTF-8 under both, so that nothing stumbles over them later. Labels of ENUM and SET are replaced under
-both: they are part of the definition, not of a row. The labels of a binary ENUM or SET (`DEFAULT CHARSET=binary` makes
-them so) are read as UTF-8, as the statement that declared them was written, and are STRING as those of others; where
-two of them would become the same text, the column is refused. Which bytes of a damaged text in a multi-byte set become
-one U+FFFD is not always what the server's `?` stand for.
+Strings are always valid UTF-8. In a multi-byte set, the number of U+FFFD may differ from the number of the server's
+`?`. Invalid bytes in labels of ENUM and SET are always replaced. Labels of a binary ENUM or SET (`DEFAULT
+CHARSET=binary`) are read as UTF-8. If two labels become equal, the column is refused.
 
 ## Where a column's definition comes from
 
-With `binlog_row_metadata=FULL` each table map brings names, signedness, character sets, labels and keys of the rows
-that follow it: this is right for old rows too. With NO_LOG (the default) or MINIMAL the connector reads
-information_schema, which knows how the table looks today. Number, types, widths, digits, signs and character sets of
-the columns are compared with the table map, and a difference is an error, never a guess. UUID, INET4 and INET6 are
-logged as BINARY and VECTOR as VARBINARY; only the catalog tells them apart. Where information_schema prints `?` for a
-character beyond U+FFFF or a byte that is no UTF-8 in a label of ENUM or SET, the connector asks for the label itself.
-DATETIME, TIMESTAMP and TIME in the format of servers before 10.1.2 (`mysql56_temporal_format=OFF`) are decoded if they
-have no fractional digits; the binlog does not describe others.
+With `binlog_row_metadata=FULL`, the binlog has names, signs, character sets, labels and keys, also for old rows.
+Otherwise the connector reads information_schema, which has the definition of now. It compares number, types, widths,
+digits, signs and character sets with the binlog, and a difference is an error.
 
-## Columns that SELECT does not show, and columns that are not there
+* Without the catalog or the DDL, a VECTOR is BINARY with four bytes a component, little endian.
+* If information_schema prints `?` in a label, the connector asks for the label itself.
+* The temporal types of servers before 10.1.2 (`mysql56_temporal_format=OFF`) are decoded only without fractional
+  digits.
 
-Row images hold generated and INVISIBLE columns: they are columns like others. (MariaDB 11.8.9 leaves generated ones out
-of updates and deletes: see [spark.md](spark.md#absent-is-not-null).) `row_start` and `row_end` of a table WITH
-SYSTEM VERSIONING are put out too, as last columns, although information_schema does not list them; whether a row is a
-closed version of the past is told beside the row. `DB_ROW_HASH_1`, `DB_ROW_HASH_2`, … of tables with a UNIQUE key too
-long for an index are put out nowhere. Tables versioned by transaction (BIGINT periods) are never logged as rows.
+## Hidden and missing columns
 
-Which columns a partial image leaves out is told beside the row as well, because a typed column is NULL there. In
-VARIANT such a column has no field.
-
-A column that cannot be decoded (MySQL's internal types, old temporal formats with fractional digits, character sets
-that no one knows) stops only those who ask for it. VARIANT asks for all.
+| column | in rows |
+| --- | --- |
+| generated, INVISIBLE | like other columns. MariaDB 11.8.9 omits generated ones in updates and deletes: \
+[spark.md](spark.md#absent-is-not-null) |
+| `row_start`, `row_end` of a table WITH SYSTEM VERSIONING | the last columns. `history` marks closed versions |
+| `DB_ROW_HASH_1`, … of a UNIQUE key that is too long for an index | omitted |
+| all columns of a table versioned by transaction (BIGINT periods) | never logged as rows |
+| missing in a partial image | NULL if typed, and `absent` has its name; no field in VARIANT |
+| cannot be decoded: internal types of MySQL, unknown character sets, old temporals with fractional digits | an error \
+if you select it. VARIANT selects all columns |
 """
 
 

@@ -79,8 +79,8 @@ def mirror_report(
 ) -> Path:
     """Write a page of HTML about a mirror, which a browser shows without a network.
 
-    The page has the lag and the rows per second over the last hour or more, the state of each table with the reason of
-    each suspension, and the last audits. The call changes nothing else. The mirror may run or be stopped.
+    The page has lag and rows per second over the last hour or more, the state of each table, and the last audits. The
+    mirror may run or be stopped.
 
     Args:
         spark: a session that sees the control table.

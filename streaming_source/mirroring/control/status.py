@@ -131,8 +131,7 @@ def mirror_tables(
     """Read the tables of a mirror at one GTID position.
 
     While the mirror writes a micro-batch, some targets are ahead of others. This function reads each target in the
-    version that belongs to the control table. Together these versions are the state of the server between two
-    transactions. They stay readable while the mirror goes on, until Delta removes their files (VACUUM).
+    version that belongs to the control table. The versions stay readable until their files are removed (VACUUM).
 
     Args:
         spark: a session that sees the targets.

@@ -85,9 +85,8 @@ def mirror_resnapshot(
 ) -> None:
     """Ask a mirror to re-snapshot tables, while the other tables go on.
 
-    The mirror creates the targets again and reads all rows. This works for tables in any state: suspended tables become
-    active again without a restart. A stopped mirror re-snapshots at its next start. The caller has to run on the
-    machine of the mirror's driver, under the same account.
+    The mirror creates the targets again and reads all rows. Tables can be in any state; suspended ones become active
+    again. A stopped mirror re-snapshots at its next start. Call this on the machine and account of the mirror's driver.
 
     Args:
         spark: a session that sees the control table.

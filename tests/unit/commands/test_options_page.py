@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from replica.commands.arguments import Gathered
+from replica.commands.arguments import Gathered, option_flag
 from replica.commands.options_page import EXAMPLE, PAGE, effective, example, options_table
 from replica.daemon.config import DaemonConfig
-from replica.options.config import read_options_file
+from replica.options.config import ENVIRONMENT_PREFIX, read_options_file
 
 PROJECT = Path(__file__).resolve().parents[3]
 SECRET = "hunter2-nobody-knows"
@@ -28,7 +28,13 @@ def test_the_example_is_current() -> None:
 def test_the_table_has_a_line_for_every_option() -> None:
     lines = options_table().splitlines()
     assert len(lines) == 2 + len(DaemonConfig.model_fields)
-    assert "| `retain_s` | `--retain` | `MARIADB_REPLICA_RETAIN_S` | `1d` |" in options_table()
+    assert "| `retain_s` | `1d` | Relay files are kept this long after their last transaction |" in options_table()
+
+
+def test_the_page_says_how_an_option_is_spelt_elsewhere() -> None:
+    page = (PROJECT / PAGE).read_text(encoding="utf-8")
+    for spelling in ("retain_s", option_flag("retain_s"), f"{ENVIRONMENT_PREFIX}RETAIN_S"):
+        assert f"`{spelling}`" in page
 
 
 def test_the_example_is_a_configuration_that_differs_from_the_defaults_in_the_account_only() -> None:

@@ -1,4 +1,4 @@
-"""A record has one layout for kernels and for numpy, and docs/records.md tells all of them."""
+"""A record has one layout for kernels and for numpy, and docs/records.md lists every record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from replica.native.arrays import address
 from replica.native.compile import kernel
 from replica.native.memory import load_u8, store_u8
 from replica.native.record import Layout, Record, half, part, unsigned, word
-from tools.pages.records import declared_records, page
+from tools.pages.records import declared_records, main, page
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "records.md"
 
@@ -122,3 +122,20 @@ def test_every_record_is_laid_out_as_numpy_has_it(record: type[Record]) -> None:
 
 def test_the_page_is_what_the_layouts_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "python -m tools.pages.records > docs/records.md"
+
+
+def test_the_command_prints_the_fields_of_a_record(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["DomainRow"])
+    title, blank, *fields = capsys.readouterr().out.splitlines()
+    assert title.startswith("DomainRow, 16 bytes: ")
+    assert blank == ""
+    assert [line.split()[:3] for line in fields] == [
+        ["0", "domain", "uint32"],
+        ["4", "server", "uint32"],
+        ["8", "sequence", "uint64"],
+    ]
+
+
+def test_the_command_refuses_a_record_that_does_not_exist() -> None:
+    with pytest.raises(SystemExit, match="no record Missing"):
+        main(["Missing"])

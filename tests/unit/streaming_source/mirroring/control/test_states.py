@@ -35,10 +35,11 @@ def in_state(state: State) -> ControlRow:
 
 def drawn() -> str:
     """The table of docs/mirror-reference.md."""
-    lines = ["| what happens | " + " | ".join(WORDS.values()) + " |", "| --- |" + " --- |" * len(WORDS)]
+    lines = ["| what happens | state before | state after |", "| --- | --- | --- |"]
     for event, ways in WAYS.items():
-        after = (WORDS[ways[state]] if state in ways else "" for state in WORDS)
-        lines.append(f"| {event.value} | " + " | ".join(after) + " |")
+        (after,) = set(ways.values())
+        before = "any" if ways.keys() == set(State) else " or ".join(WORDS[state] for state in WORDS if state in ways)
+        lines.append(f"| {event.value} | {before} | {WORDS[after]} |")
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.fixtures.installation import installations
 from tools.fuzz.__main__ import main as fuzz
-from tools.proofs import audit_proof, exactly_once
+from tools.proofs import audit_proof, cluster_proof, exactly_once
 from tools.proofs.full_run import __main__ as program
 from tools.proofs.full_run.record import FAILED, LEFT_OUT, PASSED, RECORD, Outcome, Record, gaps, head, read, write
 from tools.proofs.full_run.run import LOGS, ChangedCodeError, FullRun, table
@@ -101,6 +101,7 @@ def test_a_command_is_one_that_its_program_takes(command: str) -> None:
     parse: dict[tuple[str, str], Callable[[list[str]], object]] = {
         ("scripts/prove", "exactly-once"): exactly_once.parser().parse_args,
         ("scripts/prove", "audit"): audit_proof.parser().parse_args,
+        ("scripts/prove", "cluster"): cluster_proof.parser().parse_args,
         ("scripts/prove", "snapshot"): snapshot.parser().parse_args,
         ("scripts/prove", "fuzz"): lambda arguments: fuzz.make_context("fuzz", arguments),
     }

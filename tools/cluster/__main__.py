@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from replica.errors import ReplicaError
 from tests.fixtures.installation import installations
 from tools.cluster.cluster import BUCKET, Cluster
-from tools.cluster.hosts import shared_paths
+from tools.cluster.hosts import require_hosts, shared_paths
 from tools.cluster.mirrors import BucketPlace, MirrorOnCluster
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def demo(cluster: Cluster, writer: str) -> AuditOfAll:
 
 
 def run(options: argparse.Namespace, folder: Path) -> bool:
+    require_hosts()
     with contextlib.ExitStack() as stack:
         print("A cluster of five hosts, each with an address, a file system and processes of its own:")
         with step("starting MariaDB, the S3 server, Spark's master and two workers"):

@@ -54,6 +54,11 @@ class ClusterDriver(Workbench):
     def _environment(self) -> dict[str, str]:
         return super()._environment() | self.host.environment()
 
+    def __exit__(self, kind: type[BaseException] | None = None, *rest: object) -> None:
+        if kind is not None:
+            self.kill()  # another thread may wait for its answer
+        super().__exit__(kind, *rest)
+
     @property
     def processes(self) -> list[psutil.Process]:
         """The driver script, its JVM, and all that these started."""

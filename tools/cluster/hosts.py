@@ -29,6 +29,7 @@ import psutil
 from replica.errors import PrerequisiteError
 from replica.native.compiling.code_cache import CACHE as KERNELS
 from tests.fixtures.installation import CACHE, PROJECT
+from tests.fixtures.orphans import leave_no_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -267,6 +268,7 @@ class Network:
 
     def __enter__(self) -> Self:
         require_hosts()
+        leave_no_orphans()  # a process forked from this one may hold the pipes to the hosts
         self.folder.mkdir(parents=True, exist_ok=True)
         self._names = self.folder / "hosts"
         with ExitStack() as stack:
@@ -325,7 +327,8 @@ class Network:
         while self._on_switch("ip", "link", "show", port, check=False).returncode == 0 and time.monotonic() < end:
             time.sleep(0.05)
         ends = [*("name", port, "netns", str(self._switch)), "type", "veth"]
-        _run("ip", "link", "add", *ends, *("peer", "name", "eth0", "netns", str(host.pid)))
+        card = f"02:4d:44:42:{self._number:02x}:{int(number):02x}"  # the same after a crash: others remember it
+        _run("ip", "link", "add", *ends, *("peer", "name", "eth0", "address", card, "netns", str(host.pid)))
         self._plug(port)
         host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
         host.run("ip", "link", "set", "eth0", "up")

@@ -117,7 +117,11 @@ class MirrorCalls:
         if failure is not None:
             assert TOO_SLOW in failure, f"the mirror ended by itself: {failure}"
             self.too_slow += 1
-            self._patient(_START.format(arguments=self._started))
+            self.start_again()
+
+    def start_again(self) -> None:
+        """Start the mirror as it was started before."""
+        self._patient(_START.format(arguments=self._started))
 
     def run_whole(self, **more: object) -> dict[str, TableState]:
         """Bring in what there is, and end; return the states of all tables."""

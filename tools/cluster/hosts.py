@@ -148,6 +148,10 @@ class Host:
         self._holder: subprocess.Popen[bytes] | None = None
 
     @property
+    def runs(self) -> bool:
+        return self._holder is not None
+
+    @property
     def pid(self) -> int:
         """The first process of the host, as the machine numbers it."""
         if self._holder is None:

@@ -135,8 +135,9 @@ class SparkWorker(SparkService):
     def kill(self) -> None:
         """Kill the worker and its executors: the host leaves the cluster."""
         super().kill()
-        for executor in self.executors():
-            executor.kill()
+        if self.host.runs:
+            for executor in self.executors():
+                executor.kill()
 
     def executor_log(self) -> str:
         """What the executors wrote to their error output."""

@@ -3,9 +3,9 @@
 In: minutes, a seed, a server version. Out: a summary, or an AssertionError with the command that repeats the run. A
 driver on one node runs a mirror (native writes or those of Spark, by turns) and a stream into a Delta table; targets,
 sink and checkpoints are in S3. Beside sysbench and writers with DDL, one of these things happens every few seconds: an
-executor or all of them are killed, a worker or a whole node leaves and comes back, a node loses its network, the
-store refuses requests or is killed, the driver is killed and goes on on the other node. At the end, the audit and a
-comparison of all rows must find every table equal, and the sink must have every change once.
+executor or all of them are killed, a worker or a whole node leaves and comes back, a node loses its network, the store
+refuses requests or restarts, the driver or its whole node dies and the other node goes on. At the end, the audit must
+find every table equal, and the sink must have every change once.
 
 The seed determines the actions and their order, but not their timing.
 """
@@ -160,9 +160,9 @@ class ClusterProof:
             self._node_crashes,
             self._network_cut,
             self._store_faulty,
-            self._store_killed,
+            self._store_restarts,
             self._driver_killed,
-            self._driver_killed,
+            self._host_of_the_driver_crashes,
         ]
 
     def _happens(self, event: Callable[[], None]) -> None:
@@ -198,12 +198,18 @@ class ClusterProof:
         worker.start()
 
     def _node_crashes(self) -> None:
-        worker = self.cluster.workers[self._other()]
-        worker.kill()
-        worker.host.crash()
+        name = self._other()
+        self._crash(name)
         self._pause()
-        self.cluster.network.boot(worker.host)
-        worker.start()
+        self._boot(name)
+
+    def _crash(self, name: str) -> None:
+        self.cluster.host(name).crash()
+        self.cluster.workers[name].kill()
+
+    def _boot(self, name: str) -> None:
+        self.cluster.network.boot(self.cluster.host(name))
+        self.cluster.workers[name].start()
 
     def _network_cut(self) -> None:
         host = self.cluster.host(self._chance.choice(NODES))
@@ -216,7 +222,7 @@ class ClusterProof:
         self._pause()
         self._store.set_active(False)
 
-    def _store_killed(self) -> None:
+    def _store_restarts(self) -> None:
         self.cluster.store.stop()
         self._pause()
         self.cluster.store.start()
@@ -227,6 +233,14 @@ class ClusterProof:
         self._leave()
         self._at = self._other()
         self._begin()
+
+    def _host_of_the_driver_crashes(self) -> None:
+        crashed = self._at
+        self._crash(crashed)
+        self._leave()
+        self._at = self._other()
+        self._begin()
+        self._boot(crashed)
 
     # -- the application ---------------------------------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ class PrerequisiteError(ReplicaError):
 
 
 class InstallationError(ReplicaError):
-    """A required package is missing or broken, or Python finds a file of the same name before it."""
+    """A required package is missing, broken or hidden by a file, or an executor has another version of this package."""
 
     exit_code = 22
 

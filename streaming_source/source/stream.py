@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from streaming_source.driver.same_version import OfThisVersion
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.rows.reader import read_changes
@@ -40,7 +41,7 @@ processes.
 """
 
 
-class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ChangeStreamReader(OfThisVersion, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark's reader of a stream.
 
     Attributes:

@@ -56,16 +56,23 @@ class Workbench:
         with theirs:
             driver = [sys.executable, str(Path(__file__).with_name("driver.py"))]
             self._driver = subprocess.Popen(
-                [*driver, json.dumps(self.settings), str(theirs.fileno())],
+                [*self._where(), *driver, json.dumps(self.settings), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 cwd=self.folder,
-                env=environment() | {"TMPDIR": str(temporary)},
+                env=self._environment() | {"TMPDIR": str(temporary)},
                 stdin=subprocess.DEVNULL,
             )
         self._stream = ours.makefile("rw", encoding="utf-8")
         ours.close()
         self._answer()
         return self
+
+    def _where(self) -> list[str]:
+        """Words that run the driver in another place, before its command."""
+        return []
+
+    def _environment(self) -> dict[str, str]:
+        return environment()
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.fixtures.installation import installations
 from tools.fuzz.__main__ import main as fuzz
-from tools.proofs import audit_proof, exactly_once
+from tools.proofs import audit_proof, cluster_proof, exactly_once
 from tools.proofs.full_run import __main__ as program
 from tools.proofs.full_run.record import FAILED, LEFT_OUT, PASSED, RECORD, Outcome, Record, gaps, head, read, write
 from tools.proofs.full_run.run import LOGS, ChangedCodeError, FullRun, table
@@ -44,7 +44,7 @@ def cases(script: str) -> set[str]:
 @pytest.mark.parametrize("script", ["prove", "soak"])
 def test_every_proof_and_every_soak_has_a_step_and_a_short_form(script: str) -> None:
     wanted = cases(script)
-    assert len(wanted) == 4, wanted
+    assert len(wanted) == {"prove": 5, "soak": 4}[script], wanted
     for form in ("command", "short"):
         called = {
             getattr(step, form).split()[1] for step in STEPS if getattr(step, form).startswith(f"scripts/{script} ")
@@ -101,6 +101,7 @@ def test_a_command_is_one_that_its_program_takes(command: str) -> None:
     parse: dict[tuple[str, str], Callable[[list[str]], object]] = {
         ("scripts/prove", "exactly-once"): exactly_once.parser().parse_args,
         ("scripts/prove", "audit"): audit_proof.parser().parse_args,
+        ("scripts/prove", "cluster"): cluster_proof.parser().parse_args,
         ("scripts/prove", "snapshot"): snapshot.parser().parse_args,
         ("scripts/prove", "fuzz"): lambda arguments: fuzz.make_context("fuzz", arguments),
     }

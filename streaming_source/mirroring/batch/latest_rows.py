@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from streaming_source.driver.same_version import OfThisVersion
 from streaming_source.mirroring.batch.table_rows import (
     flat_rows,
     numbered,
@@ -90,7 +91,7 @@ def _deleted_name(columns: Sequence[TableColumn]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LatestOfTable:
+class LatestOfTable(OfThisVersion):
     """Function of the task: partitions of a micro-batch -> the last change of each key in them.
 
     Attributes:

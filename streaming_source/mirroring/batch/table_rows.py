@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.schema.patterns import table_text
+from streaming_source.driver.same_version import OfThisVersion
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.batch.manifest import KNOWN, RANGE
 from streaming_source.schema.row_schema import envelope_schema, spark_type
@@ -243,7 +244,7 @@ def table_partitions(batches: Iterable[pa.RecordBatch]) -> Iterator[TablePartiti
 
 
 @dataclass(frozen=True, slots=True)
-class RowsOfTable:
+class RowsOfTable(OfThisVersion):
     """Function of the tasks: rows of manifests -> the rows of a table in their partitions.
 
     With `values` it yields only snapshot rows, without metadata of their transactions.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from streaming_source.driver.same_version import OfThisVersion
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.rows.partition import ChangePartition
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from streaming_source.source.batch.planning import PlannedRange
 
 
-class PlannedReader(DataSourceReader):
+class PlannedReader(OfThisVersion, DataSourceReader):
     """Reader of rows that are planned into a folder.
 
     Attributes:

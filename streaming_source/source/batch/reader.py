@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from streaming_source.driver.same_version import OfThisVersion
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.files.partition import FilePartition, read_file_changes
 from streaming_source.selection.pushed_filters import push_filters
@@ -64,7 +65,7 @@ class PushFilters:
         return _Pushing(reader)
 
 
-class BinlogFilesReader(DataSourceReader):
+class BinlogFilesReader(OfThisVersion, DataSourceReader):
     pushFilters = PushFilters()  # noqa: N815  (Spark's name)
 
     def __init__(self, partitions: Sequence[FilePartition], plan: ReadPlan) -> None:

@@ -13,6 +13,7 @@ import subprocess
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.fixtures.other_servers.mysql import mysql_programs
+from tools.cluster.hosts import why_no_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +88,13 @@ STEPS: Final = (
         4,
     ),
     Step("prove-audit", f"scripts/prove audit --seed {SEED}", f"scripts/prove audit --rows 20000 --seed {SEED}", 2),
+    Step(
+        "prove-cluster",
+        f"scripts/prove cluster --minutes 30 --seed {SEED}",
+        f"scripts/prove cluster --minutes 2 --seed {SEED}",
+        3,
+        why_no_hosts,
+    ),
     Step(
         "soak-daemon",
         f"scripts/soak daemon --faults 100 --galera-faults 0 --seed {SEED}",

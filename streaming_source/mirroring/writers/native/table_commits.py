@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.errors import ConfigError
+from streaming_source.driver.same_version import OfThisVersion
 from streaming_source.mirroring.writers.native.data_files import (
     NativeWriteError,
     files_of,
@@ -227,7 +228,7 @@ def same_name(field: Field, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rewriter:
+class _Rewriter(OfThisVersion):
     """Function of the tasks that write the rows of a file again, as a new file."""
 
     folder: str

@@ -11,6 +11,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
+from streaming_source.driver.same_version import OfThisVersion
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -45,7 +47,7 @@ class TaskOutcome(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangesTask:
+class ChangesTask(OfThisVersion):
     """Function of the one task that merges the changes of a table.
 
     Attributes:
@@ -73,7 +75,7 @@ class ChangesTask:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsTask:
+class RowsTask(OfThisVersion):
     """Function of the tasks that write new rows of a table as files.
 
     Attributes:
@@ -115,7 +117,7 @@ class RowsTask:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedTask:
+class CountedTask(OfThisVersion):
     """Function of the one task that counts the rows of a table without a key, and writes files that the driver commits.
 
     Attributes:

@@ -9,7 +9,7 @@ any other failure.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import psutil
 
@@ -87,37 +87,24 @@ class AuditOfAll(NamedTuple):
     left_out: dict[str, str]
 
 
-class MirrorPlace:
-    """Where a mirror lies, and what it is called with."""
+class CalledMirror(Protocol):
+    """What a mirror is called with."""
 
-    def __init__(self, server: MariaDb, tables: Collection[str], folder: Path, options: Mapping[str, object]) -> None:
-        self.folder = folder
-        self.lake = folder / "lake"
-        self.control = f"delta.`{self.lake}/mirror_control`"
-        self.server = {"host": server.host, "port": server.port, "user": "repl", "password": "replica-secret"}
-        self.arguments: dict[str, Any] = {
-            "tables": ",".join(tables),
-            "into": f"{self.lake}/{{database}}/{{table}}",
-            "checkpointLocation": f"{folder}/checkpoint",
-            "relayDir": f"{folder}/relay",
-            **self.server,
-            **options,
-        }
-
-    def target(self, table: str) -> Path:
-        return self.lake / table.replace(".", "/")
+    control: str
+    server: Mapping[str, object]
+    arguments: Mapping[str, Any]
 
 
-class MirrorDriver(Workbench):
-    """One driver: `start` and `kill`, or `run_whole`; all of them share a folder, as on one machine."""
+class MirrorCalls:
+    """Calls of a mirror in a driver, which `run` reaches; some drivers and their machines are slow."""
 
-    def __init__(self, place: MirrorPlace) -> None:
-        folder = place.folder / "driver"
-        folder.mkdir(exist_ok=True)
-        super().__init__(session_settings(folder), folder, {})
-        self.place = place
-        self.too_slow = 0
-        self._started: dict[str, Any] = {}
+    place: CalledMirror
+    too_slow = 0
+    _started: Mapping[str, Any]
+
+    def run(self, code: str) -> Any:
+        """Run code in the driver; the `result` it leaves."""
+        raise NotImplementedError
 
     def start(self, **more: object) -> None:
         """Start the mirror; it goes on until the driver is killed."""
@@ -130,13 +117,11 @@ class MirrorDriver(Workbench):
         if failure is not None:
             assert TOO_SLOW in failure, f"the mirror ended by itself: {failure}"
             self.too_slow += 1
-            self._patient(_START.format(arguments=self._started))
+            self.start_again()
 
-    def kill(self, *, whole: bool) -> None:
-        """Kill the JVM and the Python driver, and all other processes of the application too (`whole`) or not."""
-        own = psutil.Process(self._driver.pid)
-        jvm = next((one for one in own.children() if "java" in one.name()), None)
-        kill_application(self._driver, jvm, whole=whole)
+    def start_again(self) -> None:
+        """Start the mirror as it was started before."""
+        self._patient(_START.format(arguments=self._started))
 
     def run_whole(self, **more: object) -> dict[str, TableState]:
         """Bring in what there is, and end; return the states of all tables."""
@@ -168,3 +153,42 @@ class MirrorDriver(Workbench):
                 self.too_slow += 1
                 time.sleep(number)
         return None
+
+
+class MirrorPlace:
+    """Where a mirror lies, and what it is called with."""
+
+    def __init__(self, server: MariaDb, tables: Collection[str], folder: Path, options: Mapping[str, object]) -> None:
+        self.folder = folder
+        self.lake = folder / "lake"
+        self.control = f"delta.`{self.lake}/mirror_control`"
+        self.server = {"host": server.host, "port": server.port, "user": "repl", "password": "replica-secret"}
+        self.arguments: dict[str, Any] = {
+            "tables": ",".join(tables),
+            "into": f"{self.lake}/{{database}}/{{table}}",
+            "checkpointLocation": f"{folder}/checkpoint",
+            "relayDir": f"{folder}/relay",
+            **self.server,
+            **options,
+        }
+
+    def target(self, table: str) -> Path:
+        return self.lake / table.replace(".", "/")
+
+
+class MirrorDriver(Workbench, MirrorCalls):
+    """One driver: `start` and `kill`, or `run_whole`; all of them share a folder, as on one machine."""
+
+    place: MirrorPlace
+
+    def __init__(self, place: MirrorPlace) -> None:
+        folder = place.folder / "driver"
+        folder.mkdir(exist_ok=True)
+        super().__init__(session_settings(folder), folder, {})
+        self.place = place
+
+    def kill(self, *, whole: bool) -> None:
+        """Kill the JVM and the Python driver, and all other processes of the application too (`whole`) or not."""
+        own = psutil.Process(self._driver.pid)
+        jvm = next((one for one in own.children() if "java" in one.name()), None)
+        kill_application(self._driver, jvm, whole=whole)

@@ -79,8 +79,10 @@ class MirrorLoad:
         *options: str,
         tables: Collection[str] = tuple(TABLES),
         warehouses: int = 0,
+        primary: MariaDb | None = None,
     ) -> None:
-        self.primary = MariaDb(version, *options)
+        self._is_running = primary is not None
+        self.primary = primary or MariaDb(version, *options)
         self.statements: Counter[str] = Counter()
         self.transactions = 0
         self.databases = (SHOP, BENCH, TPCC) if warehouses else (SHOP, BENCH)
@@ -99,7 +101,8 @@ class MirrorLoad:
         if self._warehouses:
             check_go_tpc()
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self.primary)
+            if not self._is_running:
+                stack.enter_context(self.primary)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-mirror-load-")))
             self._programs = LoadPrograms(folder / "programs.log")
             stack.callback(self.stop)
@@ -117,7 +120,8 @@ class MirrorLoad:
         self._stack.close()
 
     def _fill(self) -> None:
-        self.primary.add_user()
+        if not self._is_running:
+            self.primary.add_user()
         self.primary.sql(*(f"CREATE DATABASE {database}" for database in self.databases))
         if "parents" in self._tables:
             made = (f"CREATE TABLE {name} {columns}" for name, columns in FAMILY.items())

@@ -23,7 +23,7 @@ ANSWERS = {
     "binlog_legacy_event_pos": "faq",
     "splitLargeTransactions": "spark",
     "mirror_resnapshot": "mirror",
-    "NoSuchMethodError": "versions",
+    "NoSuchMethodError": "faq",
 }
 """What people in need type into the search, and a page that has the answer."""
 

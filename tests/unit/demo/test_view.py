@@ -27,7 +27,7 @@ ROW = SimpleNamespace(
 
 def lake(position: str, *, whole: bool = True) -> Lake:
     """What a screen reads of a lake."""
-    return cast("Lake", SimpleNamespace(position=position, batches=3, tables=[ROW], whole=whole))
+    return cast("Lake", SimpleNamespace(position=position, batches=3, tables=[ROW], whole=whole, ended=time.time()))
 
 
 def written() -> Written:

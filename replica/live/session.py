@@ -27,9 +27,9 @@ from replica.native.kernel_group import NO_GROUP
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets.packets import ErrPacket
-from replica.protocol.packets.semi_sync import ack_packet
 from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
+from replica.semisync.frame import ack_packet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -42,7 +42,7 @@ def open_planner(options: SourceOptions, plan: ReadPlan, *, borders: bool = Fals
         plan: the plan for reading its rows.
         borders: whether batches end before statements on the query's tables.
     """
-    compile_ahead(f"replica.rows.decode.kernel_{'variant' if plan.shape == 'variant' else 'typed'}", *_KERNELS)
+    compile_ahead(f"replica.rows.decode.kernels.kernel_{'variant' if plan.shape == 'variant' else 'typed'}", *_KERNELS)
     directory = attached_directory(options)
     if directory is None:
         from streaming_source.planning.feed import ReplicaFeed

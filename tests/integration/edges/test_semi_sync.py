@@ -12,7 +12,7 @@ from replica.live.embedded import EmbeddedReplica
 from replica.protocol.constants import EventType
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.packets.packets import pack
-from replica.protocol.packets.semi_sync import ack_packet
+from replica.semisync.frame import ack_packet
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.network.raw_dump import REGISTERED, Arrived, RawDump

@@ -10,7 +10,7 @@ from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.protocol.header import parse_header
 from replica.protocol.packets.packets import PacketSplitter
-from replica.protocol.packets.semi_sync import strip
+from replica.semisync.frame import strip
 from tests.kit.binlog.primary import CRC32
 
 

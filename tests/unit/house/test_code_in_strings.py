@@ -68,7 +68,7 @@ def names_something(name: str) -> bool:
     "folder",
     [
         "replica",
-        pytest.param("streaming_source", marks=pytest.mark.xfail(strict=True, reason="the kernel in open_planner.py")),
+        "streaming_source",
         "tests",
         "tools",
     ],

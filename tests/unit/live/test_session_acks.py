@@ -15,8 +15,8 @@ from replica.live.session import Agreed, Session
 from replica.protocol.events.binlog_file import encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.protocol.packets.packets import pack
-from replica.protocol.packets.semi_sync import ack_packet
 from replica.relay_writer.writer import RelayWriter
+from replica.semisync.frame import ack_packet
 from tests.kit.binlog.primary import CRC32, FILE, SERVER_ID, Primary, packet
 from tests.kit.binlog.scripted import in_own_time, one_group, play, sending
 

@@ -9,7 +9,7 @@ import structlog
 from replica.live import session
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.packets.semi_sync import ack_packet
+from replica.semisync.frame import ack_packet
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 

@@ -15,7 +15,7 @@ from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.events.decode import DECODERS, FormatDescriptionEvent, UnknownEvent, decode
 from replica.protocol.header import append
 from replica.protocol.packets.packets import PacketSplitter, parse_reply
-from replica.protocol.packets.semi_sync import strip
+from replica.semisync.frame import strip
 from tests.unit.protocol.events.decoding import DESCRIPTION
 from tests.vectors.load import BINLOGS, STREAMS, VERSIONS, name_of, raw_events
 

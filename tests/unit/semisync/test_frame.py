@@ -10,7 +10,7 @@ import pytest
 from replica.errors import ProtocolError
 from replica.protocol.events.decode import RotateEvent, decode, parse_header
 from replica.protocol.packets.packets import PacketSplitter, com_binlog_dump, pack
-from replica.protocol.packets.semi_sync import ack_packet, strip
+from replica.semisync.frame import ack_packet, strip
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.vectors.load import STREAMS, name_of
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shutil
 import signal
 import sys
@@ -183,8 +182,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"cluster: {error}", file=sys.stderr)
         return error.exit_code
     finally:
-        if "CLUSTER_KEEP" not in os.environ:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return 0 if equal else 1
 
 

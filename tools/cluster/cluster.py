@@ -23,6 +23,7 @@ from tests.recipes.workbench import Workbench
 from tests.spark.conftest import CONFIGURATION
 from tools.cluster.hosts import Network
 from tools.cluster.services import ServerOnHost, SparkMaster, SparkWorker, StoreOnHost, class_path
+from tools.proofs.soak.spark.driver import kill_application
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,10 +69,7 @@ class ClusterDriver(Workbench):
 
     def kill(self) -> None:
         """Kill all processes of the driver at once."""
-        for process in self.processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self._driver.wait(60)
+        kill_application(self._driver, None, whole=True)
 
 
 class Cluster:

@@ -115,6 +115,11 @@ AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\
 _FOLDER_MISSING: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"
 
 
+def next_metadata(spark: SparkSession) -> str:
+    """Return the user metadata that the session gives its next commit."""
+    return str(spark.conf.get(METADATA, "{}"))
+
+
 class DeltaFormat:
     """Format of Delta tables."""
 
@@ -287,7 +292,7 @@ class DeltaTarget(DeltaTable):
         if self.folder is None or bucket_of(self.folder) is not None:
             return False
         try:
-            set_columns(self.folder, lambda fields: altered(fields, action), str(self.spark.conf.get(METADATA, "{}")))
+            set_columns(self.folder, lambda fields: altered(fields, action), next_metadata(self.spark))
         except (ImportError, NativeWriteError) as refused:
             _log.debug("Spark adds the columns of %s: %s", self.name, refused)
             return False

@@ -19,7 +19,7 @@ from replica.rows.types.arrow_arrays import array_of_values
 from streaming_source.auditing.mirror.from_mirror import version_of
 from streaming_source.mirroring.batch.latest_rows import MOST_CHANGES
 from streaming_source.mirroring.modes.mode import CLOSE
-from streaming_source.mirroring.writers.delta import AS_TEXT, TEXT, DeltaTarget
+from streaming_source.mirroring.writers.delta import AS_TEXT, TEXT, DeltaTarget, next_metadata
 from streaming_source.mirroring.writers.native.data_files import DataFile, NativeWriteError, write_file
 from streaming_source.mirroring.writers.native.delta_rows import (
     TargetShape,
@@ -40,7 +40,6 @@ from streaming_source.mirroring.writers.native.table_commits import (
     set_columns,
 )
 from streaming_source.mirroring.writers.target_format import (
-    METADATA,
     AddColumns,
     Commit,
     SetType,
@@ -116,11 +115,7 @@ class FolderTarget(DeltaTarget):
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Create the target, or replace it and keep its versions."""
         with _typed(self.name):
-            create(_folder(self.name), columns, comment, properties, self._metadata)
-
-    @property
-    def _metadata(self) -> str:
-        return str(self.spark.conf.get(METADATA, "{}"))
+            create(_folder(self.name), columns, comment, properties, next_metadata(self.spark))
 
     def _allow_wider(self) -> None:
         """Do nothing: a wider type rewrites the rows."""
@@ -140,9 +135,9 @@ class FolderTarget(DeltaTarget):
 
         with _typed(self.name):
             if isinstance(action, SetType):
-                rewrite(self.spark, folder, self._metadata, change=change)
+                rewrite(self.spark, folder, next_metadata(self.spark), change=change)
             else:
-                set_columns(folder, change, self._metadata)
+                set_columns(folder, change, next_metadata(self.spark))
 
     def fill(self, values: Mapping[str, KnownValue], at: Commit) -> None:
         """Write all rows with these values, in one commit."""
@@ -241,7 +236,7 @@ class FolderTarget(DeltaTarget):
         with _typed(self.name), refused(folder):
             opened(folder).restore(
                 version,
-                commit_properties=CommitProperties(custom_metadata={"userMetadata": self._metadata}),
+                commit_properties=CommitProperties(custom_metadata={"userMetadata": next_metadata(self.spark)}),
                 post_commithook_properties=after_commit(),
             )
 
@@ -313,12 +308,16 @@ class FolderControl:
         """Create the control table without rows, if it does not exist."""
         if not self.exists():
             with _typed(self.name):
-                create(_folder(self.name), columns, "", properties, self._metadata)
+                create(_folder(self.name), columns, "", properties, next_metadata(self.spark))
 
     def add_columns(self, columns: Sequence[TargetColumn]) -> None:
         """Add columns."""
         with _typed(self.name):
-            set_columns(_folder(self.name), lambda fields: altered(fields, AddColumns(tuple(columns))), self._metadata)
+            set_columns(
+                _folder(self.name),
+                lambda fields: altered(fields, AddColumns(tuple(columns))),
+                next_metadata(self.spark),
+            )
 
     def rows(self) -> DataFrame:
         """Return the rows of the control table."""
@@ -329,8 +328,4 @@ class FolderControl:
         table = rows.toArrow()
         values: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in table.column_names}
         with _typed(self.name):
-            replace_rows(_folder(self.name), values, self._metadata)
-
-    @property
-    def _metadata(self) -> str:
-        return str(self.spark.conf.get(METADATA, "{}"))
+            replace_rows(_folder(self.name), values, next_metadata(self.spark))

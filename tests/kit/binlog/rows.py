@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 INSERT, UPDATE, DELETE = EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1
+KINDS = (INSERT, UPDATE, DELETE)
+COMPRESSED = (
+    EventType.WRITE_ROWS_COMPRESSED_V1,
+    EventType.UPDATE_ROWS_COMPRESSED_V1,
+    EventType.DELETE_ROWS_COMPRESSED_V1,
+)
+"""The same three, compressed."""
 STMT_END = 1
 _NUMERIC = {1, 2, 3, 4, 5, 8, 9, 13, 246}
 _CHARACTER = {254, 15, 252, 255, 140, 141}

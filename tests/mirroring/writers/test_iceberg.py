@@ -1,4 +1,4 @@
-"""format="iceberg": all modes with a crash behind each batch; three readers against the server's SELECT.
+"""format="iceberg": all modes with a crash after each batch; three readers against the server's SELECT.
 
 The readers are PyIceberg, Spark's reader of Parquet, and DuckDB, a second engine for Iceberg.
 """
@@ -203,17 +203,16 @@ def test_no_statistics_hide_a_row(primary: MariaDb, catalog: dict[str, str], mir
             continue
         for value in {row[name] for row in whole if row[name] is not None}:
             given = value.isoformat() if isinstance(value, dt.date) else value
-            for kind, keeps in (
-                (EqualTo, lambda other, value=value: other == value),
-                (GreaterThanOrEqual, lambda other, value=value: other >= value),
-                (LessThanOrEqual, lambda other, value=value: other <= value),
+            for kind, sign, keeps in (
+                (EqualTo, "=", lambda other, value=value: other == value),
+                (GreaterThanOrEqual, ">=", lambda other, value=value: other >= value),
+                (LessThanOrEqual, "<=", lambda other, value=value: other <= value),
             ):
                 files = {task.file.file_path for task in table.scan(row_filter=kind(name, given)).plan_files()}
                 ids = {row["id"] for row in whole if row[name] is not None and keeps(row[name])}
                 found = {row["id"] for row in table.scan(row_filter=kind(name, given)).to_arrow().to_pylist()}
                 assert found == ids, (name, kind, value)
                 assert files
-                sign = {EqualTo: "=", GreaterThanOrEqual: ">=", LessThanOrEqual: "<="}[kind]
                 asked.append(
                     (f'SELECT id FROM iceberg_scan(?) WHERE "{name}" {sign} ?', [table.metadata_location, value])
                 )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.fixtures.installation import installations
+from tests.fixtures.mariadb import wait_until
 from tests.fixtures.s3_faults import Fault, FaultyStore, Request
 from tools.cluster.cluster import Cluster
 from tools.cluster.hosts import why_no_hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 PATIENCE_S = 300.0
 
@@ -35,13 +35,6 @@ def _whole(request: pytest.FixtureRequest) -> Iterator[None]:
         for worker in request.getfixturevalue("cluster").workers.values():
             if not worker.runs:
                 worker.start()
-
-
-def wait_for(holds: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 class HeldPuts:
@@ -72,7 +65,7 @@ class HeldPuts:
         """Hold back such PUTs, and return as soon as one is held."""
         self._held.value = 0
         self._kind.value = kind
-        wait_for(lambda: self._held.value, "nothing was written")
+        wait_until(lambda: self._held.value, "something is written", timeout_s=PATIENCE_S)
 
     def release(self) -> None:
         self._kind.value = self.NONE

@@ -1,4 +1,4 @@
-"""Streams and batch reads on a cluster, whose executors see no file of the driver: every change once, whoever dies."""
+"""Streams and batch reads on a cluster, whose executors see no file of the driver: every change once after kills."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.system.cluster.conftest import wait_for
+from tests.fixtures.mariadb import wait_until
+from tests.system.cluster.conftest import PATIENCE_S
 from tools.cluster.cluster import BUCKET
 
 if TYPE_CHECKING:
@@ -94,11 +95,11 @@ def test_a_stream_delivers_every_change_once_although_executors_and_the_driver_d
         run = stack.enter_context(ThreadPoolExecutor()).submit(driver.run, code)
         for worker in cluster.workers.values():
             seen = files()
-            wait_for(lambda seen=seen: files() > seen, "the query writes nothing")  # type: ignore[misc]
+            wait_until(lambda seen=seen: files() > seen, "the query writes", timeout_s=PATIENCE_S)  # type: ignore[misc]
             for executor in worker.executors():
                 executor.kill()
         seen = files()
-        wait_for(lambda: files() > seen, "the query does not go on after its executors were killed")
+        wait_until(lambda: files() > seen, "the query goes on after its executors were killed", timeout_s=PATIENCE_S)
         assert not run.done(), run.exception() or "all was written before the driver was killed"
         driver.kill()
     with cluster.driver("node2") as driver:

@@ -11,7 +11,7 @@ and ROLLBACK TO of one group.
 
 from __future__ import annotations
 
-from replica.native.compile import kernel
+from replica.native.compile import helper, kernel
 from replica.native.kernel_group import (
     BEGIN,
     COMPLETES_XA,
@@ -43,6 +43,17 @@ from replica.rows.scan.records import SearchState
 
 _DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _MARKED = int(GtidFlag.STANDALONE | GtidFlag.DDL)
+
+
+@helper
+def keep_state(state: int, position: int, trailer: int, group: int, start: int, chosen: int, found: int) -> None:
+    """Store the state of a search of groups after a window of the range."""
+    store_u8(state + SearchState.position, position)
+    store_u8(state + SearchState.trailer, trailer)
+    store_u8(state + SearchState.open, group)
+    store_u8(state + SearchState.start, start)
+    store_u8(state + SearchState.chosen, chosen)
+    store_u8(state + SearchState.found, found)
 
 
 class StatementRecord(Record):
@@ -96,12 +107,7 @@ def find_statements(data: int, size: int, state: int, found: int, capacity: int,
             trailer = described_trailer(at, length)
         group = group_step(group, role, at, end)
         position += length
-    store_u8(state + SearchState.position, position)
-    store_u8(state + SearchState.trailer, trailer)
-    store_u8(state + SearchState.open, group)
-    store_u8(state + SearchState.start, start)
-    store_u8(state + SearchState.chosen, marked)
-    store_u8(state + SearchState.found, count)
+    keep_state(state, position, trailer, group, start, marked, count)
     return count
 
 
@@ -197,10 +203,5 @@ def find_xa(data: int, size: int, state: int, found: int, capacity: int) -> int:
             count += 1
         group = left
         position += length
-    store_u8(state + SearchState.position, position)
-    store_u8(state + SearchState.trailer, trailer)
-    store_u8(state + SearchState.open, group)
-    store_u8(state + SearchState.start, start)
-    store_u8(state + SearchState.chosen, completes)
-    store_u8(state + SearchState.found, count)
+    keep_state(state, position, trailer, group, start, completes, count)
     return count

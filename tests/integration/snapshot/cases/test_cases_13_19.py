@@ -242,7 +242,7 @@ def test_case_19_gaps_and_rows_at_the_end(source: MariaDb, tmp_path: Path) -> No
 
 
 def test_case_19_rows_are_appended_faster_than_they_are_read(source: MariaDb, tmp_path: Path) -> None:
-    """Each batch meets a hundred new ones behind the last, and a hundred are read a second: reading ends all the same.
+    """Each batch adds a hundred after the last row, and a hundred are read a second: reading ends all the same.
 
     They come behind the first chunk: with it the key is known up to which chunks keep their size.
     """

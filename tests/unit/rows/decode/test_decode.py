@@ -28,7 +28,7 @@ from replica.schema.table import ColumnSchema, TableSchema
 from tests.fixtures.mariadb import MariaDb
 from tests.kit.binlog import bodies
 from tests.kit.binlog.primary import Primary
-from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.rows import COMPRESSED, DELETE, INSERT, KINDS, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.all_types import COLUMNS, MULTI_BYTE, statements
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 
@@ -364,12 +364,6 @@ def test_options_that_contradict_each_other_are_refused() -> None:
 
 MARKED_COLUMNS = [Column("a", 3), Column("b", 15, struct.pack("<H", 40)), Column("c", 3)]
 MARKED_OUTPUT = [OutputColumn("a", pa.int32(), "INT"), OutputColumn("b", pa.string(), "STRING")]
-KINDS = (INSERT, UPDATE, DELETE)
-COMPRESSED = (
-    EventType.WRITE_ROWS_COMPRESSED_V1,
-    EventType.UPDATE_ROWS_COMPRESSED_V1,
-    EventType.DELETE_ROWS_COMPRESSED_V1,
-)
 
 Row = tuple[int | None, str | None, int | None]
 

@@ -33,7 +33,7 @@ from replica.schema.patterns import ColumnMatcher
 from replica.schema.table import ColumnSchema
 from tests.kit.binlog import bodies
 from tests.kit.binlog.primary import Primary
-from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.rows import COMPRESSED, KINDS, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,12 +42,6 @@ if TYPE_CHECKING:
 
 COLUMNS = [Column("a", 3), Column("b", 15, struct.pack("<H", 40), collation=63), Column("c", 3)]
 OUTPUT = [OutputColumn("b", pa.binary(), "BINARY"), OutputColumn("a", pa.int32(), "INT")]
-KINDS = (INSERT, UPDATE, DELETE)
-COMPRESSED = (
-    EventType.WRITE_ROWS_COMPRESSED_V1,
-    EventType.UPDATE_ROWS_COMPRESSED_V1,
-    EventType.DELETE_ROWS_COMPRESSED_V1,
-)
 TABLES = "stu"  # s is delivered, t in part, u not at all
 INSERTED, UPDATED, DELETED = range(3)
 SHAPES = ("envelope", "flat", "variant")

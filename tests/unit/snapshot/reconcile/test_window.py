@@ -33,7 +33,7 @@ from replica.snapshot.reconcile.window import BackfillWindow, place_of
 from replica.snapshot.rows.row_block import RowBlock, TableKey
 from tests.kit.binlog import bodies
 from tests.kit.binlog.primary import Primary
-from tests.kit.binlog.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.binlog.rows import COMPRESSED, INSERT, KINDS, UPDATE, Column, image, rows, table_map
 from tests.kit.relay.driving import receive
 
 if TYPE_CHECKING:
@@ -41,12 +41,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INSERTED, UPDATED, DELETED = range(3)
-KINDS = (INSERT, UPDATE, DELETE)
-COMPRESSED = (
-    EventType.WRITE_ROWS_COMPRESSED_V1,
-    EventType.UPDATE_ROWS_COMPRESSED_V1,
-    EventType.DELETE_ROWS_COMPRESSED_V1,
-)
 NAME = ("d", "t")
 START = RelayLocation(1, 0)
 COLUMNS = [Column("id", 3, nullable=False), Column("v", 15, struct.pack("<H", 40))]

@@ -180,7 +180,7 @@ def test_a_target_whose_files_are_gone_or_damaged_is_made_again_by_itself(
     assert mirror.states() == dict.fromkeys(("gone", "damaged", "beside"), CURRENT)
 
 
-@pytest.mark.parametrize("writer", ["native", "spark"])
+@pytest.mark.parametrize("writer", ["native", pytest.param("spark", marks=pytest.mark.slow)])
 def test_an_unreadable_target_without_changes_ends_nothing(
     primary: MariaDb, mirrored: Callable[..., Mirrored], writer: str
 ) -> None:

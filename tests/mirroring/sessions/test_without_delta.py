@@ -195,6 +195,7 @@ def test_what_needs_a_merge_of_spark_suspends_only_its_table(lake: Lake, primary
     lake.assert_live("c", "h", "s")
 
 
+@pytest.mark.slow  # scripts/test kills the driver of a session with Delta: test_end_to_end.py
 def test_a_killed_driver_loses_and_doubles_nothing(primary: MariaDb, lake: Lake, tmp_path: Path) -> None:
     ended = threading.Event()
 

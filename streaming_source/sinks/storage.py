@@ -9,9 +9,12 @@ credentials.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import re
 import threading
+import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
     from deltalake._internal import ObjectOutputStream
+    from obstore.store import S3Store
     from pyspark.sql import SparkSession
 
 S3: Final = "s3"
@@ -70,6 +74,12 @@ _SAFE: Final = {"aws_conditional_put": "etag", "aws_s3_allow_unsafe_rename": "fa
 _UNSAFE: Final = ("conditional_put", "copy_if_not_exists", "allow_unsafe_rename", "s3_locking_provider")
 AT_ONCE_BYTES: Final = 4 << 20
 """Most bytes of an object that is read by one request, instead of one for each column of a row group."""
+_UNITS: Final = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+}
 _HINT: Final = "docs/mirror-reference.md lists the storage options."
 
 _BUCKET: Final = re.compile(r"\bs3[an]?://([\w.-]+)")
@@ -215,12 +225,27 @@ class TableFiles(Protocol):
     def write(self, path: str) -> pa.NativeFile:
         """Open a new file; it exists when it is closed."""
 
+    def create(self, path: str, content: bytes) -> None:
+        """Write a new file as a whole, or nothing.
+
+        Raises:
+            FileExistsError: the file exists. In a bucket it may be the one of this call, if the answer to an earlier
+                attempt was lost.
+            OSError: the file could not be written. In a bucket it may be there all the same.
+        """
+
     def read(self, path: str) -> pa.NativeFile:
         """Open a file.
 
         Raises:
             OSError: it does not exist, or cannot be read.
         """
+
+    def identity(self, path: str) -> object:
+        """Return a value that another file under the same name does not have; None if there is no file."""
+
+    def times(self) -> Iterator[tuple[str, float]]:
+        """Yield path and time of change of the files directly in the folder, in seconds since 1970."""
 
     def size(self, path: str) -> int:
         """Return the bytes of a file."""
@@ -237,6 +262,11 @@ def files_in(folder: str) -> TableFiles:
     return _LocalFiles(folder) if bucket_of(folder) is None else _Objects(folder)
 
 
+def can_create(folder: str) -> bool:
+    """Return True if `TableFiles.create` and `identity` work in a folder: in a bucket, they need obstore."""
+    return bucket_of(folder) is None or importlib.util.find_spec("obstore") is not None
+
+
 class _LocalFiles:
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -246,10 +276,35 @@ class _LocalFiles:
 
         return pa.OSFile(str(Path(self._folder, path)), "wb")
 
+    def create(self, path: str, content: bytes) -> None:
+        file = Path(self._folder, path)
+        hidden = file.with_name(f".{uuid.uuid4()}.tmp")
+        try:
+            with hidden.open("xb") as new:
+                new.write(content)
+                new.flush()
+                os.fsync(new.fileno())
+            file.hardlink_to(hidden)  # fails if the name exists, unlike a rename
+        finally:
+            hidden.unlink(missing_ok=True)
+
     def read(self, path: str) -> pa.NativeFile:
         import pyarrow as pa
 
         return pa.OSFile(str(Path(self._folder, path)), "rb")
+
+    def identity(self, path: str) -> object:
+        try:
+            found = Path(self._folder, path).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def times(self) -> Iterator[tuple[str, float]]:
+        for file in Path(self._folder).iterdir():
+            with contextlib.suppress(FileNotFoundError):  # VACUUM removed the file
+                if file.is_file():
+                    yield file.name, file.stat().st_mtime
 
     def size(self, path: str) -> int:
         return Path(self._folder, path).stat().st_size
@@ -294,6 +349,7 @@ class _Objects:
         from pyarrow.fs import PyFileSystem
 
         options = options_of(folder)
+        self._folder = folder
         self._outputs = DeltaFileSystemHandler(folder, options)
         self._files = PyFileSystem(DeltaStorageHandler(folder, options))
 
@@ -301,6 +357,17 @@ class _Objects:
         import pyarrow as pa
 
         return pa.PythonFile(_Bytes(self._outputs.open_output_stream(path)), mode="w")
+
+    def create(self, path: str, content: bytes) -> None:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        try:
+            obstore.put(_object_store(self._folder), path, content, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            raise FileExistsError(f"{self._folder}/{path} exists") from None
+        except BaseError as error:  # its cause may have the signed text
+            raise OSError(without_secrets(str(error))) from None
 
     def read(self, path: str) -> pa.NativeFile:
         import pyarrow as pa
@@ -310,6 +377,21 @@ class _Objects:
             return file
         with file:
             return pa.BufferReader(file.read_buffer())
+
+    def identity(self, path: str) -> object:
+        import obstore
+
+        try:
+            return obstore.head(_object_store(self._folder), path)["e_tag"]
+        except FileNotFoundError:
+            return None
+
+    def times(self) -> Iterator[tuple[str, float]]:
+        from pyarrow.fs import FileSelector, FileType
+
+        for found in self._files.get_file_info(FileSelector("", recursive=False)):
+            if found.type == FileType.File:
+                yield found.path, found.mtime.timestamp()
 
     def size(self, path: str) -> int:
         return int(self._files.get_file_info(path).size)
@@ -325,6 +407,35 @@ class _Objects:
         for found in self._files.get_file_info(FileSelector("", recursive=True)):
             if found.type == FileType.File:
                 yield found.path, found.size
+
+
+def _object_store(folder: str) -> S3Store:
+    """Return the folder in its bucket with the options of delta-rs, which has no conditional PUT in its API."""
+    from obstore.store import S3Store
+
+    given = dict(options_of(folder) or {})
+    client: dict[str, str] = {name: given.pop(name) for name in ("timeout", "connect_timeout") if name in given}
+    if given.pop("aws_allow_http", "").lower() == "true":
+        client["allow_http"] = "true"
+    retries = {
+        "max_retries": int(given.pop("max_retries")),
+        "retry_timeout": _duration(given.pop("retry_timeout")),
+    }
+    del given["aws_s3_allow_unsafe_rename"]  # of delta-rs alone
+    place = urlsplit(folder)
+    return S3Store(
+        place.netloc,
+        prefix=place.path.strip("/"),
+        config=given,  # type: ignore[arg-type]  # texts, by names that differ
+        client_options=client,  # type: ignore[arg-type]
+        retry_config=retries,  # type: ignore[arg-type]
+    )
+
+
+def _duration(text: str) -> timedelta:
+    """Return a duration that delta-rs takes as text: `30s`, `1m 30s`."""
+    parts = re.findall(r"(\d+)\s*(ms|s|m|h)", text)
+    return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
 
 
 # Texts of errors. The XML of a store has the access key, and for a wrong signature the text that was signed.

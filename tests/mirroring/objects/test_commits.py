@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from streaming_source.mirroring.writers.native import upkeep
+from streaming_source.mirroring.writers.native import deletion_vectors, upkeep
 from streaming_source.mirroring.writers.native.data_files import (
     NativeWriteError,
     files_of,
@@ -27,8 +27,8 @@ from streaming_source.mirroring.writers.native.data_files import (
 )
 from streaming_source.mirroring.writers.native.deletion_vectors import commit_marks
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files, merge_rows, replace_rows
-from streaming_source.mirroring.writers.native.log_files import last_checkpoint
-from streaming_source.mirroring.writers.native.rewritten_files import ChangedFiles
+from streaming_source.mirroring.writers.native.log_files import last_checkpoint, write_commit
+from streaming_source.mirroring.writers.native.rewritten_files import MARKED_BYTES, ChangedFiles
 from streaming_source.mirroring.writers.native.table_commits import create
 from streaming_source.mirroring.writers.target_format import READS, Commit
 from streaming_source.sinks.storage import delta_table, files_in, use_storage
@@ -48,6 +48,7 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa
 OWNER = {"mariadb.mirror": "m"}
 TARGET = TargetShape("current", ("id", "v"), ("id",), tuple(OWNER.items()))
 BUCKET = "lake"
+QUICK = {"timeout": "2s", "connect_timeout": "2s", "max_retries": "4", "retry_timeout": "20s"}
 WRITER = """
 import sys, json
 import pyarrow as pa
@@ -69,8 +70,7 @@ def make_table(name: str, store: ObjectStore, endpoint: str | None = None) -> st
         raise_if_key_not_exists=False,
         storage_options=store.options(),
     )
-    quick = {"timeout": "2s", "connect_timeout": "2s", "max_retries": "4", "retry_timeout": "20s"}
-    use_storage(BUCKET, store.options(endpoint) | quick)
+    use_storage(BUCKET, store.options(endpoint) | QUICK)
     return folder
 
 
@@ -104,7 +104,7 @@ def insist(work: Callable[[], object]) -> int:
 
 def held(folder: str, store: ObjectStore) -> dict[int, Any]:
     table = DeltaTable(folder, storage_options=store.options())
-    rows = pa.table(table.to_pyarrow_table()).to_pylist()
+    rows = pa.table(QueryBuilder().register("t", table).execute("SELECT id, v FROM t").read_all()).to_pylist()
     assert len({row["id"] for row in rows}) == len(rows), "doubled rows"
     return {row["id"]: row["v"] for row in rows}
 
@@ -183,14 +183,122 @@ def test_upkeep_of_a_table_in_a_bucket(store: ObjectStore) -> None:
     assert held(folder, store) == before
 
 
-def test_deletion_vectors_of_a_table_in_a_bucket(store: ObjectStore, tmp_path: Path) -> None:
-    """Only Spark marks rows in a bucket, so the table is made on a disk and copied."""
+def created(local: Path, properties: dict[str, str]) -> Path:
+    """Create a table without rows; delta-rs would give one with deletion vectors more features."""
     columns = [
         TargetColumn("id", "BIGINT", nullable=False, comment=""),
         TargetColumn("v", "STRING", nullable=True, comment=""),
     ]
-    local = tmp_path / "marked"
-    create(str(local), columns, "", OWNER | {"delta.enableDeletionVectors": "true"}, "{}")
+    create(str(local), columns, "", properties, "{}")
+    return local
+
+
+def put(local: Path, folder: str) -> None:
+    """Copy a table into a bucket."""
+    for source in (path for path in local.rglob("*") if path.is_file()):
+        with files_in(folder).write(str(source.relative_to(local))) as copy:
+            copy.write(source.read_bytes())
+
+
+class MarkedTable:
+    """Table in a bucket with a file that is large enough to be marked, and what it has to have."""
+
+    ROWS = 400_000
+    PROPERTIES = OWNER | {
+        "delta.enableDeletionVectors": "true",
+        "delta.deletedFileRetentionDuration": "interval 1 hours",
+        "delta.checkpointInterval": "5",
+    }
+
+    def __init__(self, place: Path, name: str, store: ObjectStore, endpoint: str | None = None) -> None:
+        use_storage(BUCKET, store.options())
+        self.folder = f"s3://{BUCKET}/{name}"
+        put(created(place / name, self.PROPERTIES), self.folder)
+        chance = random.Random(name)
+        self.model = {key: chance.randbytes(16).hex() for key in range(self.ROWS)}
+        rows = pa.table([list(self.model), list(self.model.values())], SCHEMA)
+        file = write_file(self.folder, SCHEMA, SCHEMA.names, rows.to_batches())
+        assert file is not None
+        assert file.size > MARKED_BYTES
+        append_files(self.folder, [file], TARGET, Commit("m", 1, "", READS), once=True)
+        use_storage(BUCKET, store.options(endpoint) | QUICK)
+
+    def change(self, number: int, keys: list[int], *, insisting: bool = False) -> None:
+        """Delete every third of these keys, and change the others."""
+        changes = {key: place % 3 != 0 for place, key in enumerate(keys)}
+        work = partial(merge, self.folder, number, changes)
+        insist(work) if insisting else work()
+        self.model = {key: value for key, value in self.model.items() if key not in changes}
+        self.model |= {key: f"of {number}" for key, there in changes.items() if there}
+
+    def vector_files(self, store: ObjectStore) -> set[str]:
+        use_storage(BUCKET, store.options())
+        return {path for path, _ in files_in(self.folder).times() if path.startswith("deletion_vector_")}
+
+
+def test_rows_are_marked_whatever_befalls_requests(store: ObjectStore, tmp_path: Path) -> None:
+    chance = random.Random(5)
+    with FaultyStore("127.0.0.1", store.port, random_faults(5, 0.1, longest_s=3.0)) as proxy:
+        table = MarkedTable(tmp_path, "marked-faults", store, proxy.endpoint)
+        for number in range(2, 14):  # checkpoints are among them
+            table.change(number, chance.sample(range(table.ROWS + 20), 30), insisting=True)
+        assert proxy.faults > 10
+    assert held(table.folder, store) == table.model
+    marked = DeltaTable(table.folder, storage_options=store.options())
+    assert with_deletion_vectors(marked)
+    assert last_checkpoint(table.folder) > 0
+    assert [one for one in marked.history() if one["operation"] == "MERGE"]
+
+
+def test_marks_whose_answer_was_lost_are_one_commit(store: ObjectStore, tmp_path: Path) -> None:
+    def lost(request: Request) -> Fault | None:
+        return Fault(lose_answer=True) if request.conditional and request.method == "PUT" else None
+
+    with FaultyStore("127.0.0.1", store.port, lost) as proxy:
+        table = MarkedTable(tmp_path, "marked-lost", store, proxy.endpoint)
+        table.change(2, [1, 2, 3])
+        table.change(3, [3, 4, 5])
+        assert proxy.faults >= 2
+    assert held(table.folder, store) == table.model
+    assert DeltaTable(table.folder, storage_options=store.options()).version() == 3
+
+
+def test_marks_after_a_commit_of_another_writer(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = MarkedTable(tmp_path, "marked-conflict", store)
+    others = iter([True])
+
+    def late(*arguments: Any) -> Any:
+        if next(others, False):
+            append(table.folder, 2, [1_000_000], "other")
+        return write_commit(*arguments)
+
+    monkeypatch.setattr(deletion_vectors, "write_commit", late)
+    table.change(3, [1, 2, 3])
+    table.model[1_000_000] = "read 2"
+    assert held(table.folder, store) == table.model
+    assert len(table.vector_files(store)) == 1, "the vectors of the first attempt are removed"
+
+
+def test_unused_vectors_are_removed_from_a_bucket(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = MarkedTable(tmp_path, "marked-upkept", store)
+    for number in range(2, 6):
+        table.change(number, [number, 10 + number])
+    assert len(table.vector_files(store)) == 4
+    list(upkeep._remove_files(table.folder))
+    assert len(table.vector_files(store)) == 4, "old versions can be read for an hour"
+    monkeypatch.setattr(deletion_vectors.time, "time", lambda: 2_000_000_000.0 + 86_400 * 20_000)
+    list(upkeep._remove_files(table.folder))
+    assert len(table.vector_files(store)) == 1
+    assert held(table.folder, store) == table.model
+
+
+def test_deletion_vectors_of_a_table_in_a_bucket(store: ObjectStore, tmp_path: Path) -> None:
+    """The table is made on a disk and copied, so its first vectors are in an object that no task put there."""
+    local = created(tmp_path / "marked", OWNER | {"delta.enableDeletionVectors": "true"})
     schema = pa.schema(DeltaTable(local).schema().to_arrow())
     file = write_file(
         str(local), schema, ["id", "v"], [pa.RecordBatch.from_pydict({"id": [1, 2, 3], "v": ["a", "b", "c"]})]
@@ -202,9 +310,7 @@ def test_deletion_vectors_of_a_table_in_a_bucket(store: ObjectStore, tmp_path: P
     commit_marks(table, str(local), ChangedFiles([], {data: np.array([1])}), [], Commit("m", 2, ""))
     folder = f"s3://{BUCKET}/marked"
     use_storage(BUCKET, store.options())
-    for source in (path for path in local.rglob("*") if path.is_file()):
-        with files_in(folder).write(str(source.relative_to(local))) as copy:
-            copy.write(source.read_bytes())
+    put(local, folder)
     assert with_deletion_vectors(delta_table(folder)) == {data.path}
     changed = pa.table({"0": [2, 3], "1": ["new", "new"], "2": [False, True]})
     assert merge_rows(folder, changed, TARGET, Commit("m", 3, ""))

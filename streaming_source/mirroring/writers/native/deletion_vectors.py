@@ -13,11 +13,11 @@ import struct
 import time
 import uuid
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, selection_vectors
 from streaming_source.mirroring.writers.native.log_files import (
+    VersionTakenError,
     added,
     checkpoint_interval,
     logged_files,
@@ -28,6 +28,7 @@ from streaming_source.mirroring.writers.native.log_files import (
     vector_name,
     write_commit,
 )
+from streaming_source.sinks.storage import bucket_of, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +86,7 @@ def write_vectors(folder: str, deleted: Mapping[str, Positions]) -> WrittenVecto
     """Write the deletion vectors of a commit as one file.
 
     Args:
-        folder: the folder of the table, on a local disk.
+        folder: the folder of the table.
         deleted: the positions of all deleted rows by data file.
 
     Raises:
@@ -111,7 +112,8 @@ def write_vectors(folder: str, deleted: Mapping[str, Positions]) -> WrittenVecto
             "cardinality": len(positions),
         }
         content += struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
-    Path(folder, path).write_bytes(content)
+    with files_in(folder).write(path) as file:
+        file.write(bytes(content))
     return WrittenVectors(path, vectors)
 
 
@@ -122,7 +124,7 @@ def commit_marks(
 
     Args:
         table: the table, at the version whose files were read.
-        folder: its folder, on a local disk.
+        folder: its folder. Files can be created in it (`can_create`).
         changed: the files that the changes concern.
         new: the files that replace `changed.copied`, with the new rows.
         commit: the token of the commit.
@@ -130,6 +132,7 @@ def commit_marks(
     Raises:
         VersionTakenError: another writer wrote the version first. Nothing was written.
         NativeWriteError: the log cannot be read, or a file that is to be marked has no statistics.
+        OSError: a file could not be written. In a bucket the commit may be there all the same.
     """
     logged = logged_files(folder, table.version())
     stats = {file: logged[file.path].stats for file in changed.marked}
@@ -143,8 +146,9 @@ def commit_marks(
     actions += [marked(file, text or "{}", written.vectors[file.path]) for file, text in stats.items()]
     try:
         write_commit(folder, table.version() + 1, "MERGE", actions, commit.metadata)
-    except BaseException:
-        Path(folder, written.path).unlink(missing_ok=True)
+    except BaseException as error:
+        if bucket_of(folder) is None or isinstance(error, VersionTakenError):
+            files_in(folder).remove([written.path])
         raise
     _write_checkpoint_if_due(table)
 
@@ -166,14 +170,14 @@ def unused_vector_files(folder: str, version: int, retention_s: float) -> list[s
     Files of Spark may be in folders below it; they are left.
 
     Args:
-        folder: the folder of the table, on a local disk.
+        folder: the folder of the table.
         version: the version of the table.
         retention_s: seconds for which old versions can be read.
 
     Raises:
         NativeWriteError: the log cannot be read.
     """
-    files = [(file.name, file.stat().st_mtime) for file in Path(folder).glob(f"{_PREFIX}*{_SUFFIX}")]
+    files = [each for each in files_in(folder).times() if each[0].startswith(_PREFIX) and each[0].endswith(_SUFFIX)]
     if not files:
         return []
     logged, begin = read_log(folder, version), time.time() - retention_s

@@ -39,7 +39,7 @@ from streaming_source.mirroring.writers.native.rewritten_files import (
 from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.sinks.sql_text import double_quoted
-from streaming_source.sinks.storage import bucket_of, delta_table, storage_fault, without_secrets
+from streaming_source.sinks.storage import bucket_of, can_create, delta_table, storage_fault, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,8 +68,12 @@ def opened(folder: str) -> DeltaTable:
 
 
 def keep(folder: str, table: DeltaTable) -> None:
-    """Keep a table in the cache for `opened`, if it is small."""
-    _kept.keep(folder, table.version(), table, len(table.file_uris()))
+    """Keep a table in the cache for `opened`, if it is small and on a local disk.
+
+    In a bucket it would keep the credentials that it was opened with.
+    """
+    if bucket_of(folder) is None:
+        _kept.keep(folder, table.version(), table, len(table.file_uris()))
 
 
 MOST_BYTES: Final = 256 << 20
@@ -81,7 +85,7 @@ MOST_OLD_BYTES: Final = 8 << 30
 """Most bytes of old files of a table. The retention of old files is an hour.
 
 A commit each second that rewrites 30 MB would leave 100 GB. Rows of large files are marked as deleted instead, so only
-targets in object storage, or without deletion vectors, come near the limit. Spark writes them then.
+targets without deletion vectors come near the limit. Spark writes them then.
 """
 TRIES: Final = 5
 """Most attempts of a commit.
@@ -427,7 +431,7 @@ def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, 
         raise NativeWriteError(f"its columns have other types: {error}") from error
     complete = len(columns) == len(schema) and len(rows.schema) <= len(columns) + 1  # no image lacks columns
     by_file = complete and is_rewritable(table, files, schema, target.mode, target.keys)
-    if by_file and (bucket_of(folder) is None or not with_deletion_vectors(table)):
+    if by_file and (can_create(folder) or not with_deletion_vectors(table)):
         _change_files(table, folder, files, schema, rows, target, commit)
         return
     size = sum(file.size for file in files)
@@ -458,12 +462,12 @@ def _change_files(
     deleted = rows.column(count) if rows.num_columns > count else None
     keys = FileKeys(schema, changes.select(list(target.keys)))
     already = deleted_rows(table)
-    local = bucket_of(folder) is None
-    changed = files_with_keys(folder, files, keys, already, marks=local and takes_vectors(table))
+    marks = can_create(folder)
+    changed = files_with_keys(folder, files, keys, already, marks=marks and takes_vectors(table))
     check_old_files(folder, files, sum(file.size for file in changed.copied))
     new = rewritten(folder, changed.copied, schema, keys, changes, deleted, already)
     try:
-        if local and (changed.marked or any(file.path in already for file in changed.copied)):
+        if marks and (changed.marked or any(file.path in already for file in changed.copied)):
             commit_marks(table, folder, changed, new, commit)
             return
         table.create_write_transaction(

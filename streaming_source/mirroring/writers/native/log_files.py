@@ -1,4 +1,4 @@
-"""Log of a Delta table in a local folder: commits with actions that delta-rs 1.6 does not write, and what it hides.
+"""Log of a Delta table: commits with actions that delta-rs 1.6 does not write, and what it hides.
 
 A commit is a file under the number of the next version. It fails if another writer has taken the number. delta-rs does
 not tell the deletion vectors and the statistics of files as the log has them, so `logged_files` reads them from the
@@ -10,21 +10,20 @@ Protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md (actions, ch
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 import uuid
 from collections import OrderedDict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.sinks.storage import bucket_of, files_in
+from streaming_source.sinks.storage import bucket_of, can_create, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
+    from streaming_source.sinks.storage import TableFiles
 
     Action = Mapping[str, Any]
     Vector = Mapping[str, Any]
@@ -50,6 +49,7 @@ def write_commit(folder: str, version: int, operation: str, actions: Sequence[Ac
 
     Raises:
         VersionTakenError: the version exists already.
+        OSError: the commit could not be written. In a bucket it may be there all the same.
     """
     about = {
         "timestamp": now_ms(),
@@ -57,20 +57,28 @@ def write_commit(folder: str, version: int, operation: str, actions: Sequence[Ac
         "operationParameters": {},
         "userMetadata": metadata,
         "engineInfo": "mariadb-binlog mirror",
+        "txnId": str(uuid.uuid4()),
     }
     lines = [json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": about}, *actions)]
-    log = Path(folder, LOG)
-    hidden = log / f".{uuid.uuid4()}.json.tmp"
+    content = ("\n".join(lines) + "\n").encode()
+    files, path = files_in(folder), _commit_file(version)
     try:
-        with hidden.open("x", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        (log / f"{version:020d}.json").hardlink_to(hidden)  # fails if the name exists, unlike a rename
-    except FileExistsError:
-        raise VersionTakenError(f"another writer wrote version {version} of {folder} first") from None
-    finally:
-        hidden.unlink(missing_ok=True)
+        files.create(path, content)
+    except OSError as error:
+        if bucket_of(folder) is not None and _has(files, path, content):
+            return  # only the answer was lost
+        if isinstance(error, FileExistsError):
+            raise VersionTakenError(f"another writer wrote version {version} of {folder} first") from None
+        raise
+
+
+def _has(files: TableFiles, path: str, content: bytes) -> bool:
+    """Return True if a file has this content."""
+    try:
+        with files.read(path) as file:
+            return bool(file.read() == content)
+    except FileNotFoundError:
+        return False
 
 
 def added(file: DataFile) -> Action:
@@ -134,7 +142,7 @@ _Value = TypeVar("_Value")
 _lock = threading.Lock()
 
 
-class VersionCache(OrderedDict[str, tuple[tuple[int, int], int, _Value]], Generic[_Value]):
+class VersionCache(OrderedDict[str, tuple[object, int, _Value]], Generic[_Value]):
     """Values by the folder of their table, each for one of its versions.
 
     `take` takes a value out of the cache, and `keep` puts it back, so no two threads share it.
@@ -147,10 +155,10 @@ class VersionCache(OrderedDict[str, tuple[tuple[int, int], int, _Value]], Generi
         """
         with _lock:
             identity, version, value = self.pop(folder, (None, -1, None))
-        return value if identity == _commit_identity(folder, version) else None
+        return value if identity is not None and identity == _commit_identity(folder, version) else None
 
     def keep(self, folder: str, version: int, value: _Value, files: int) -> None:
-        """Keep a value, if its table is small and on a local disk.
+        """Keep a value, if its table is small.
 
         Args:
             folder: the folder of the table.
@@ -167,19 +175,13 @@ class VersionCache(OrderedDict[str, tuple[tuple[int, int], int, _Value]], Generi
                 self.popitem(last=False)
 
 
-def _commit_identity(folder: str, version: int) -> tuple[int, int] | None:
-    """Return inode and modification time of a commit's file; None if there is no file, and in an object store."""
-    if bucket_of(folder) is not None:  # objects have no inode
-        return None
-    try:
-        file = _commit_file(folder, version).stat()
-    except OSError:
-        return None
-    return file.st_ino, file.st_mtime_ns
+def _commit_identity(folder: str, version: int) -> object:
+    """Return a value that another file of the commit would not have; None if there is no file, or it is not known."""
+    return files_in(folder).identity(_commit_file(version)) if can_create(folder) else None
 
 
-def _commit_file(folder: str, version: int) -> Path:
-    return Path(folder, LOG, f"{version:020d}.json")
+def _commit_file(version: int) -> str:
+    return f"{LOG}/{version:020d}.json"
 
 
 # Checkpoints.
@@ -266,8 +268,11 @@ def read_log(folder: str, version: int, since: LoggedFiles | None = None) -> Log
     """
     try:
         known = _from_checkpoint(folder, version) if since is None else since._replace(files=dict(since.files))
+        files = files_in(folder)
         for number in range(known.version + 1, version + 1):
-            for line in _commit_file(folder, number).read_bytes().splitlines():
+            with files.read(_commit_file(number)) as file:
+                lines = file.read().splitlines()
+            for line in lines:
                 _take(json.loads(line), known)
     except (OSError, ValueError, KeyError) as error:
         raise NativeWriteError(f"the log of {folder} cannot be read: {type(error).__name__}: {error}") from error
@@ -286,11 +291,12 @@ def _from_checkpoint(folder: str, version: int) -> LoggedFiles:
     number = last_checkpoint(folder)
     if not 0 <= number <= version:
         return LoggedFiles(-1, {}, {})
-    file = Path(folder, LOG, f"{number:020d}.checkpoint.parquet")
-    if not file.exists():
-        raise NativeWriteError("its log has a checkpoint in several files")
+    try:
+        file = files_in(folder).read(f"{LOG}/{number:020d}.checkpoint.parquet")
+    except FileNotFoundError:
+        raise NativeWriteError("its log has a checkpoint in several files") from None
     found = LoggedFiles(number, {}, {})
-    with pq.ParquetFile(file) as checkpoint:
+    with file, pq.ParquetFile(file) as checkpoint:
         for batch in checkpoint.iter_batches(columns=list(_COLUMNS)):
             for actions in batch.to_pylist():
                 _take(actions, found)

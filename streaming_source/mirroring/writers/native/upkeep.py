@@ -298,9 +298,6 @@ class Upkeep:
             _log.debug("The %s of %s is postponed: %s", what, folder, error)
         elif key not in table.reported:
             table.reported.add(key)
-            if isinstance(error, NotImplementedError):
-                _log.warning("The %s of %s is skipped: %s", what, folder, error)
-                return
             _log.warning(
                 "The %s of %s failed, and is tried again later: %s: %s", what, folder, type(error).__name__, error
             )
@@ -349,26 +346,22 @@ def _clean_log(folder: str) -> Iterator[None]:
 
 def _remove_files(folder: str) -> Iterator[None]:
     """Remove data files and deletion vectors that no version within the retention needs."""
-    expired = _expired_files(folder, delta_table(folder))
+    expired = _expired_files(delta_table(folder))
     at_once = _AT_ONCE if bucket_of(folder) is None else _OBJECTS_AT_ONCE
     for first in range(0, len(expired), at_once):
         yield  # another micro-batch may come between, and may restore an old version
         _remove(folder, set(expired[first : first + at_once]) - _files(delta_table(folder)))
-    if bucket_of(folder) is None:
-        yield
-        table = delta_table(folder)
-        retention = _seconds(table.metadata().configuration.get(_FILE_RETENTION), _FILE_RETENTION_DAYS * 86_400)
-        _remove(folder, unused_vector_files(folder, table.version(), retention)[:_AT_ONCE])
+    yield
+    table = delta_table(folder)
+    retention = _seconds(table.metadata().configuration.get(_FILE_RETENTION), _FILE_RETENTION_DAYS * 86_400)
+    _remove(folder, unused_vector_files(folder, table.version(), retention)[:at_once])
 
 
-def _expired_files(folder: str, table: DeltaTable) -> list[str]:
+def _expired_files(table: DeltaTable) -> list[str]:
     """Return data files that VACUUM would remove, by their paths in the folder.
 
-    delta-rs makes the list with the table's retention, and counts every deletion vector file as unused. In object
-    storage these are not removed, and a table with deletion vectors needs VACUUM by Spark.
+    delta-rs makes the list with the table's retention, and counts every deletion vector file as unused.
     """
-    if bucket_of(folder) is not None and with_deletion_vectors(table):
-        raise NotImplementedError("it has deletion vectors, so run VACUUM with Spark from time to time")
     found = table.vacuum(dry_run=True, enforce_retention_duration=True, full=True)
     return [path for path in found if path.endswith(".parquet") and not Path(path).name.startswith(".")]
 

@@ -109,6 +109,28 @@ def test_no_credential_is_left_in_a_text() -> None:
     assert not [one for one in ("OTHER", "AWS4", "hidden-7", "KEY77", "tok-9", "AAA", "0f0f") if one in left]
 
 
+def test_a_file_is_created_once(tmp_path: Path) -> None:
+    files = files_in(str(tmp_path))
+    assert files.identity("a") is None
+    files.create("a", b"first")
+    first = files.identity("a")
+    with pytest.raises(FileExistsError):
+        files.create("a", b"second")
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert files.identity("a") == first
+    (tmp_path / "a").unlink()
+    files.create("a", b"first")
+    assert files.identity("a") != first
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("1m 30s", 90), ("500ms", 0.5), ("2h", 7200), ("0s", 0), ("1m5s10ms", 65.01)]
+)
+def test_durations_of_options(text: str, seconds: float) -> None:
+    assert storage._duration(text).total_seconds() == seconds
+
+
 def test_files_on_a_disk(tmp_path: Path) -> None:
     files = files_in(str(tmp_path))
     with files.write("a") as file:
@@ -119,6 +141,9 @@ def test_files_on_a_disk(tmp_path: Path) -> None:
     with files.read("a") as file:
         assert file.read() == b"12345"
     assert sorted(files.sizes()) == [("a", 5), ("below/b", 1)]
+    [(name, at)] = files.times()
+    assert name == "a"
+    assert at == (tmp_path / "a").stat().st_mtime
     files.remove(["a", "missing"])
     assert list(files.sizes()) == [("below/b", 1)]
     with pytest.raises(OSError, match="a"):

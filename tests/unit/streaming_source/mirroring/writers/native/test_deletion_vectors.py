@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_source.mirroring.writers.native import deletion_vectors, log_files, rewritten_files, upkeep
+from streaming_source.mirroring.writers.native import deletion_vectors, log_files, rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, TableFile, files_of, write_file
 from streaming_source.mirroring.writers.native.deletion_vectors import (
     commit_marks,
@@ -225,17 +225,6 @@ def test_upkeep_removes_old_vectors_and_the_table_stays(tmp_path: Path) -> None:
     Upkeep().after_batch([folder])
     assert len(list(Path(folder).glob("*.bin"))) == 1
     assert ids(folder) == set(range(100)) - {1, 2, 3, 4}
-
-
-def test_in_object_storage_a_table_with_vectors_is_left_to_spark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = made(tmp_path / "t", 100)
-    monkeypatch.setattr(upkeep, "bucket_of", lambda _: "bucket")
-    assert upkeep._expired_files(folder, DeltaTable(folder)) == []
-    marked(folder, [1], 1)
-    with pytest.raises(NotImplementedError, match="run VACUUM with Spark"):
-        upkeep._expired_files(folder, DeltaTable(folder))
 
 
 def test_a_file_without_statistics_is_not_marked(tmp_path: Path) -> None:

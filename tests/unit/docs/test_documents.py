@@ -45,6 +45,12 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("pattern", [NAMED, LINK], ids=["names", "links"])
+def test_the_patterns_find_what_they_check(pattern: re.Pattern[str]) -> None:
+    """Some documents name no file: the tests above check nothing if a pattern fits nowhere."""
+    assert len([path for path in DOCUMENTS if pattern.search(path.read_text(encoding="utf-8"))]) > 5
+
+
 def test_the_readme_names_both_commands() -> None:
     text = (PROJECT / "README.md").read_text(encoding="utf-8")
     for command in ("scripts/demo", "scripts/test"):

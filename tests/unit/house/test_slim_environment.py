@@ -52,4 +52,5 @@ def test_nothing_of_ours_is_named() -> None:
     project = Path(__file__).resolve().parents[3]
     for pattern in REMOVED:
         for package in ("replica", "streaming_source"):
+            assert (project / package / "__init__.py").is_file()
             assert not list(project.glob(f"{package}/{pattern}")), pattern

@@ -25,6 +25,9 @@ UUID = "3E11FA47-71CA-11E1-9E33-C80AA9429562"
         (json.dumps({"file": "bin.000003", "pos": 154, "gtids": "0-1-9", "ts_sec": 1}), "in it is 0-1-9: give"),
         (json.dumps({"file": "bin.000003", "pos": 154, "gtids": f"{UUID}:1-7"}), "--file-pos bin.000003:154`"),
         ('{"topic": 3}', "JSON without a GTID position"),
+        ('{"file": "bin.000003", "pos": "154"}', "JSON without a GTID position"),
+        ('{"file": 3, "pos": 154}', "JSON without a GTID position"),
+        ('{"file": "bin/000003", "pos": 154}', "JSON without a GTID position"),
     ],
 )
 def test_each_form_is_told_by_its_name(text: str, words: str) -> None:

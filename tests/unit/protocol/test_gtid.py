@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import ConfigError
-from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition, Order
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition, Order, covers
 
 U32 = st.integers(0, 2**32 - 1)
 GTIDS = st.builds(Gtid, U32, U32, st.integers(0, 2**64 - 1))
@@ -146,3 +146,25 @@ def test_a_higher_number_in_a_domain_comes_after(value: GtidPosition, domain: in
 def test_binlog_positions_order_by_file_then_offset() -> None:
     assert BinlogPosition("bin.000001", 900) < BinlogPosition("bin.000002", 4) < BinlogPosition("bin.000002", 5 << 30)
     assert str(BinlogPosition("bin.000002", 4)) == "bin.000002:4"
+
+
+@given(SMALL, SMALL)
+def test_covering_is_having_reached_every_domain_by_its_number(a: GtidPosition, b: GtidPosition) -> None:
+    numbers = {gtid.domain_id: gtid.seq_no for gtid in a}
+    assert covers(a, b) == all(numbers.get(gtid.domain_id, 0) >= gtid.seq_no for gtid in b)
+    if b.compare(a) in (Order.BEFORE, Order.EQUAL):
+        assert covers(a, b)
+
+
+@given(st.from_regex(r"[a-z:.]{1,9}\.[0-9]{6}", fullmatch=True), st.integers(0, 2**63 - 1))
+def test_binlog_position_round_trip(file: str, offset: int) -> None:
+    value = BinlogPosition(file, offset)
+    assert BinlogPosition.parse(f" {value}\n") == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":4", "bin.000001", "bin.000001:", "bin.000001:-4", "bin.000001:٣", "b:" + "9" * 99]
+)
+def test_what_is_no_file_and_offset_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not of the form FILE:POS"):
+        BinlogPosition.parse(text)

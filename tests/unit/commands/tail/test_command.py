@@ -32,6 +32,7 @@ from replica.readers.rows.reading import PreparedBefore
 from replica.readers.rows.without_rows import StatementChanges
 from replica.relay_log.location import RelayLocation, index_path, relay_path
 from tests.fixtures.installation import PROJECT
+from tests.kit.some import some
 from tests.unit.commands.dump.files import reading as file_reading
 from tests.unit.commands.dump.files import said, vector
 from tests.unit.commands.tail.relay_logs import live_reading, recorded_log
@@ -86,8 +87,8 @@ def test_filters(directory: Path) -> None:
     text = tail(directory, "--from", "earliest", "--table", "v.m,v.c").stdout
     tables = {line.split()[1] for line in text.splitlines() if line.startswith("  insert")}
     assert tables == {"v.m", "v.c"}
-    said = pairwise(text.splitlines())
-    assert all("without rows: changes of v." in after for line, after in said if line.startswith("  sql  "))
+    after_statements = [after for line, after in pairwise(text.splitlines()) if line.startswith("  sql  ")]
+    assert all("without rows: changes of v." in after for after in some(after_statements))
     assert "CREATE DATABASE v" not in text
     only = tail(directory, "--from", "earliest", "--op", "statement").stdout
     assert "CREATE DATABASE v" in only
@@ -324,7 +325,7 @@ def test_tables_of_every_type(tmp_path: Path) -> None:
     text = shown(recorded_log(tmp_path, "11.8", "metadata_full"))
     assert "NULL" in text
     assert "\x1b" not in text
-    updates = [line for line in text.splitlines() if line.startswith("  update")]
+    updates = some(line for line in text.splitlines() if line.startswith("  update"))
     assert all("→" in line or "no shown column" in line for line in updates)
 
 

@@ -12,8 +12,10 @@ from replica.commands.dump.outputs.human import HumanDump
 from replica.commands.dump.outputs.json_lines import write_json_rows
 from replica.commands.dump.outputs.sql import SqlDump
 from replica.native import memory
+from replica.native.compile import Intrinsic
 from replica.native.compiling.interpreted import _made
 from tests.kit.kernels import interpret_all
+from tests.kit.some import some
 from tests.unit.commands.dump.files import reading, vector
 
 if TYPE_CHECKING:
@@ -48,6 +50,5 @@ def test_dumps_of_recorded_binlogs(name: str, version: str, monkeypatch: pytest.
 
 
 def test_python_has_all_that_kernels_are_made_of() -> None:
-    for name, value in vars(memory).items():
-        if type(value).__name__ == "_Intrinsic":
-            assert id(value) in _made, name
+    for name, value in some(one for one in vars(memory).items() if isinstance(one[1], Intrinsic)):
+        assert id(value) in _made, name

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from replica.errors import ChecksumError, ProtocolError, TruncatedError
 from replica.protocol.events.binlog_file import walk
 from replica.readers.files import ranges
+from tests.kit.some import some
 from tests.unit.readers.files.reading import TRANSACTIONS, UNCHECKED, Unit, read_bytes, units
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def test_a_torn_end_may_be_skipped_too(tmp_path: Path) -> None:
 
 def test_without_checksums_lengths_are_checked(tmp_path: Path) -> None:
     borders = [event.offset for event in walk(UNCHECKED)]
-    for number, border in enumerate(borders[1:-1], 1):
+    for number, border in enumerate(some(borders[1:-1]), 1):
         got = read_bytes(tmp_path, changed(border + 12, data=UNCHECKED))  # the length's highest byte
         assert got.error is not None, number
         assert got.error.offset == border

@@ -41,8 +41,10 @@ def test_losses_are_logged_and_shown_once_each_and_the_last_ones_only(caplog: py
     assert len(losses.json()) == LOSSES_SHOWN
     assert losses.json()[-1] == {"after": "0-1-12", "upTo": "0-1-13,5-1-2"}
     assert "after 0-1-0 up to 0-1-1, of domain 5 up to 5-1-2 were removed" in caplog.text
+    assert "prepared" not in caplog.text
     losses.add(Loss(P("0-1-1"), P("0-1-3"), prepared_only=True))
     assert losses.json()[-1]["preparedOnly"] is True
+    assert "prepared after 0-1-1 up to 0-1-3" in caplog.text
 
 
 def test_every_error_says_the_ways_out_that_there_are() -> None:

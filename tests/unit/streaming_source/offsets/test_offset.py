@@ -115,6 +115,13 @@ def test_tables_that_are_left_out_are_told_with_their_reasons() -> None:
         SourceOffset.parse({**offset.json(), "refused": [["shop", "x"]]})
 
 
+def test_the_place_in_the_binlog_is_known_only_of_the_position_that_it_belongs_to() -> None:
+    place = BinlogPosition("bin.1", 400)
+    same = SourceOffset(GtidPosition.parse("0-1-3"), GtidPosition.parse("0-1-3"), place, 1)
+    assert same.resume_primary == place
+    assert replace(same, resume=GtidPosition.parse("0-1-2")).resume_primary is None
+
+
 def test_version_4_is_written_only_while_tables_are_read() -> None:
     plain = SourceOffset(GtidPosition.parse("0-1-3"), GtidPosition.parse("0-1-3"), BinlogPosition("bin.1", 400), 1)
     reading = replace(plain, snapshot=Frontier())

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from replica.errors import ConfigError
+from streaming_source.offsets import selection as selection_module
 from streaming_source.offsets.selection import MAX_PACKED, MAX_PLAIN, NAMED, Selection
 
 MANY = tuple(sorted(f"shop_{n % 7}.customer_orders_{n:05}" for n in range(1000)))
@@ -34,6 +35,19 @@ def test_it_is_read_as_it_was_written(selection: Selection) -> None:
     again = Selection.parse(json.loads(text))
     assert again == selection
     assert json.dumps(again.json()) == text
+
+
+def test_a_pack_is_kept_up_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(variant(*MANY).json()["packed"])
+    for most, kept in ((size, "packed"), (size - 1, "digest")):
+        monkeypatch.setattr(selection_module, "MAX_PACKED", most)
+        assert list(selection_module._lists(variant(*MANY))) == [kept]
+
+
+def test_a_damaged_pack_is_refused_whatever_stands_beside_it() -> None:
+    for packed in ("eA==", "AAAA", "no base64"):
+        with pytest.raises(ValueError, match=r"Expecting value|while decompressing|base64"):
+            Selection.parse({"shape": "variant", "packed": packed, "tables": ["s.a"]})
 
 
 def test_names_with_dots_are_read_as_they_were_written_and_older_ones_as_they_were_meant() -> None:
@@ -77,6 +91,9 @@ def test_a_change_names_what_came_and_what_went(
 ) -> None:
     change = before.change_to(now)
     assert (added, removed) == ((), ()) if change is None else (change.added, change.removed) == (added, removed)
+    told = "" if change is None else change.message("0-1-5")
+    assert ("added " in told, "removed " in told) == (bool(added), bool(removed))
+    assert all(name in told for name in (*added, *removed))
 
 
 def test_other_kinds_of_changes_are_named_too() -> None:

@@ -72,6 +72,12 @@ def test_a_table_that_takes_no_changes_is_not_settled_by_a_batch(state: State) -
         states.settled(in_state(state), complete=True)
 
 
+@pytest.mark.parametrize("state", [State.READING, State.CURRENT])
+def test_a_table_is_current_once_its_target_is_complete(state: State) -> None:
+    complete, incomplete = (states.settled(in_state(state), complete=complete) for complete in (True, False))
+    assert (states.state_of(complete), states.state_of(incomplete)) == (State.CURRENT, State.READING)
+
+
 def test_no_other_module_sets_a_state() -> None:
     """`_replace(state=…)` and `_replace(waits_for=…)` stand in states.py alone; beginnings.py makes first rows."""
     found = {

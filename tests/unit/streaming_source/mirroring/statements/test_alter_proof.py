@@ -89,6 +89,9 @@ def test_every_value_stays(actions: str) -> None:
         ("MODIFY d DOUBLE WITHOUT SYSTEM VERSIONING", "WITHOUT SYSTEM VERSIONING"),
         ("MODIFY d DOUBLE engine_word=1", "engine_word"),
         ("ADD SYSTEM VERSIONING", "system-versioned"),
+        ("MODIFY v VARCHAR(9), DROP v", "changes the column v twice"),
+        ("MODIFY v VARCHAR(9), RENAME COLUMN v TO w", "changes the column v twice"),
+        ("CHANGE v w VARCHAR(9), DROP v", "changes the column v twice"),
         ("DROP PRIMARY KEY", "primary key"),
         ("RENAME COLUMN id TO i", "primary key"),
         (

@@ -11,7 +11,15 @@ from replica.rows.types.types import ValuePolicy
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
 from replica.schema.effects.history import SchemaHistory
-from streaming_source.mirroring.statements.alterations import Dropped, Emptied, Evolved, Made, NotInRows, target_effect
+from streaming_source.mirroring.statements.alterations import (
+    Dropped,
+    Emptied,
+    Evolved,
+    Made,
+    NotInRows,
+    changes_rows,
+    target_effect,
+)
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
 from streaming_source.transforms.table_rules import TableRule
 from streaming_source.transforms.transformed_images import UNCHANGED, TargetColumn
@@ -189,3 +197,18 @@ def test_names_are_told_where_rows_have_to_be_read_again_too() -> None:
     assert found.names == {"id": "id", "title": "name", "price": "price", "n": "n", "kind": "kind"}
     assert found.definition is not None
     assert [column.name for column in found.definition.columns] == ["id", "title", "price", "n", "kind", "at"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "changes"),
+    [
+        ("UPDATE orders SET n = 1", True),
+        ("GIBBER orders", True),
+        ("CREATE OR REPLACE TABLE orders SELECT 1 AS id", False),
+        ("ALTER TABLE orders DROP PARTITION p1", False),
+        ("ALTER TABLE orders ADD a INT", False),
+        ("TRUNCATE orders", False),
+    ],
+)
+def test_a_statement_that_changes_a_definition_is_no_change_of_rows_alone(sql: str, *, changes: bool) -> None:
+    assert changes_rows(StatementEffect(sql, SESSION)) is changes

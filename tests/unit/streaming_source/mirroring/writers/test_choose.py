@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_source.mirroring.writers.choose import FORMATS, format_of
+from streaming_source.mirroring.writers.choose import FORMATS, format_of, kinds
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,8 @@ from streaming_source.mirroring.writers.choose import FORMATS, format_of
 def test_a_name_has_a_format(name: str, kind: str) -> None:
     assert format_of(name) is FORMATS[kind]
     assert FORMATS[kind].name == kind
+
+
+def test_a_search_by_names_knows_every_format_and_iceberg_by_its_catalogs_alone() -> None:
+    assert {*FORMATS} - {*kinds()} == {"iceberg"}
+    assert all(format_of(f"`{kind}`.`a`.`b`").name == "iceberg" for kind in {*kinds()} - {*FORMATS})

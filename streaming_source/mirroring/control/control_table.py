@@ -18,8 +18,10 @@ from replica.schema.known_tables import tables_from_json, tables_to_json
 from replica.snapshot.check.facts import Cascade
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.faults import typed_storage_errors
+from streaming_source.mirroring.arguments import check_arguments
 from streaming_source.mirroring.control.target_names import TargetNames
 from streaming_source.mirroring.writers.choose import control_store, kinds
+from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg, kind_of, register
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import replace_rows, stored_columns, stored_rows
 from streaming_source.mirroring.writers.target_format import METADATA
@@ -338,6 +340,7 @@ CHECKPOINT: Final = "mariadb.checkpoint"
 """Property of the control table that names its checkpoint."""
 _log = logging.getLogger(__name__)
 _HINT = "Give the value with which the mirror was started."
+_ICEBERG_HINT = " A mirror with format=iceberg is found only with its icebergCatalog."
 
 
 def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
@@ -453,17 +456,35 @@ def _columns() -> list[TargetColumn]:
     return [TargetColumn(name, kind, nullable=True, comment=about) for name, kind, about in COLUMNS]
 
 
-def control_of(spark: SparkSession, call: str, into: str | None, control: str | None) -> tuple[str, list[ControlRow]]:
+def control_of(
+    spark: SparkSession,
+    call: str,
+    into: str | None,
+    control: str | None,
+    catalog: str | Mapping[str, str] | None = None,
+) -> tuple[str, list[ControlRow]]:
     """Return the name of a control table, and its rows.
+
+    Args:
+        spark: a session that sees the control table.
+        call: the function that the user called, for errors.
+        into: the template of the targets' names; or
+        control: the name of the control table.
+        catalog: the Iceberg catalog that has the control table. Without it, the formats are searched for the control
+            table, and then the catalogs that this process knows.
 
     Raises:
         ConfigError: neither `into` nor `control` is given, or there is no such control table.
+        StorageError: the catalog cannot be reached.
     """
+    check_arguments({"icebergCatalog": catalog})
     if into is None and control is None:
         raise ConfigError(f"{call} needs into or control.", hint=_HINT)
-    names = [TargetNames("{table}" if into is None else into, control, kind).control for kind in kinds()]
+    searched = kinds() if catalog is None else [kind_of(register(catalog))]
+    names = [TargetNames("{table}" if into is None else into, control, kind).control for kind in searched]
     spark = own_session(spark)
     name = next((each for each in names if control_store(spark, each).exists()), None)
     if name is None:
-        raise ConfigError(f"there is no control table {names[0]}.", hint=_HINT)
+        more = "" if any(map(is_iceberg, names)) else _ICEBERG_HINT
+        raise ConfigError(f"there is no control table {names[0]}.", hint=f"{_HINT}{more}")
     return name, mirrored_tables(spark, name)

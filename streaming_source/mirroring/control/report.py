@@ -22,9 +22,10 @@ from streaming_source.mirroring.control.control_history import control_history, 
 from streaming_source.mirroring.control.control_table import control_of
 from streaming_source.mirroring.control.status import audits_of
 from streaming_source.mirroring.control.status_table import counted, seconds_text, shown_name, status_table, text
+from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -75,7 +76,12 @@ class _Series(NamedTuple):
 
 
 def mirror_report(
-    spark: SparkSession, *, file: str | os.PathLike[str], into: str | None = None, control: str | None = None
+    spark: SparkSession,
+    *,
+    file: str | os.PathLike[str],
+    into: str | None = None,
+    control: str | None = None,
+    icebergCatalog: str | Mapping[str, str] | None = None,  # noqa: N803
 ) -> Path:
     """Write a page of HTML about a mirror, which a browser shows without a network.
 
@@ -87,6 +93,8 @@ def mirror_report(
         file: the file to write, on the disk of the driver. An existing file is replaced.
         into: the template that the mirror was started with; or
         control: the name of its control table.
+        icebergCatalog: the catalog of a mirror with `format="iceberg"`, as `mirror` takes it. A process that has called
+            `mirror` already knows the catalog.
 
     Returns:
         The path of the file.
@@ -95,7 +103,7 @@ def mirror_report(
         ConfigError: neither `into` nor `control` is given, there is no such control table, or the file cannot be
             written.
     """
-    name, rows = control_of(spark, "mirror_report", into, control)
+    name, rows = control_of(spark, "mirror_report", into, control, icebergCatalog)
     now = dt.datetime.now(dt.UTC)
     moments = control_history(spark, name, rows)
     title = shown_name(name)
@@ -217,7 +225,7 @@ def _audits(spark: SparkSession, control: str) -> str:
     """Return the last audits, and the tables that the last one did not find equal."""
     from pyspark.sql import functions as f
 
-    table = table_beside(spark, control, SUFFIX)
+    table = None if is_iceberg(control) else table_beside(spark, control, SUFFIX)
     if table is None:
         return "<p>There was no audit yet.</p>"
     micros = f.unix_micros("audited_at").alias("at")

@@ -21,7 +21,7 @@ from streaming_source.mirroring.writers.choose import control_store, open_target
 from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -35,7 +35,13 @@ AUDITED: Final = (
 """Name and meaning of the columns that the status adds to those of the control table."""
 
 
-def mirror_status(spark: SparkSession, *, into: str | None = None, control: str | None = None) -> DataFrame:
+def mirror_status(
+    spark: SparkSession,
+    *,
+    into: str | None = None,
+    control: str | None = None,
+    icebergCatalog: str | Mapping[str, str] | None = None,  # noqa: N803
+) -> DataFrame:
     """Print the state of each table of a mirror, and return the control table with the last audits.
 
     A notebook shows the result as a table of states, with bars and reasons, if it is the last value of a cell.
@@ -44,6 +50,8 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
         spark: a session that sees the control table.
         into: the template that the mirror was started with; or
         control: the name of its control table.
+        icebergCatalog: the catalog of a mirror with `format="iceberg"`, as `mirror` takes it. A process that has called
+            `mirror` already knows the catalog.
 
     Returns:
         A DataFrame with one row for each table: the columns of the control table, then those of its last audit.
@@ -53,7 +61,7 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
     """
     from pyspark.sql import functions as f
 
-    name, rows = control_of(spark, "mirror_status", into, control)
+    name, rows = control_of(spark, "mirror_status", into, control, icebergCatalog)
     audits = None if is_iceberg(name) else last_audits(spark, name)
     last_of = audits_of(spark, name)
     for row in rows:
@@ -126,6 +134,7 @@ def mirror_tables(
     *,
     into: str | None = None,
     control: str | None = None,
+    icebergCatalog: str | Mapping[str, str] | None = None,  # noqa: N803
     tables: Collection[str] | None = None,
 ) -> TablesAtPosition:
     """Read the tables of a mirror at one GTID position.
@@ -137,6 +146,8 @@ def mirror_tables(
         spark: a session that sees the targets.
         into: the template that the mirror was started with; or
         control: the name of its control table.
+        icebergCatalog: the catalog of a mirror with `format="iceberg"`, as `mirror` takes it. A process that has called
+            `mirror` already knows the catalog.
         tables: the tables to read, as database.table. Unset: all tables with the state `current`.
 
     Returns:
@@ -146,7 +157,7 @@ def mirror_tables(
         ConfigError: there is no such mirror, or a requested table is not current.
         DataLossError: the log of a target does not reach back to the position any more.
     """
-    _, rows = control_of(spark, "mirror_tables", into, control)
+    _, rows = control_of(spark, "mirror_tables", into, control, icebergCatalog)
     states = {row.name: row.state for row in rows}
     current = {name for name, state in states.items() if state == CURRENT}
     wanted = current if tables is None else set(map(named_table, tables))

@@ -81,7 +81,12 @@ def wait_s(row: ControlRow) -> float:
 
 
 def mirror_resnapshot(
-    spark: SparkSession, *, tables: Collection[str], into: str | None = None, control: str | None = None
+    spark: SparkSession,
+    *,
+    tables: Collection[str],
+    into: str | None = None,
+    control: str | None = None,
+    icebergCatalog: str | Mapping[str, str] | None = None,  # noqa: N803
 ) -> None:
     """Ask a mirror to re-snapshot tables, while the other tables go on.
 
@@ -93,12 +98,14 @@ def mirror_resnapshot(
         tables: the tables, as database.table.
         into: the template that the mirror was started with; or
         control: the name of its control table.
+        icebergCatalog: the catalog of a mirror with `format="iceberg"`, as `mirror` takes it. A process that has called
+            `mirror` already knows the catalog.
 
     Raises:
         ConfigError: there is no such mirror, it does not have one of the tables, or the request cannot be written.
         RelayError: other users can write to the folder of requests.
     """
-    name, rows = control_of(spark, "mirror_resnapshot", into, control)
+    name, rows = control_of(spark, "mirror_resnapshot", into, control, icebergCatalog)
     chosen = chosen_tables(tables, rows)
     properties = control_store(spark, name).properties()
     if CHECKPOINT not in properties:

@@ -6,6 +6,9 @@ The readers are PyIceberg, Spark's reader of Parquet, and DuckDB, a second engin
 from __future__ import annotations
 
 import datetime as dt
+import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +18,7 @@ from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThanOrEqual
 from tests.fixtures.duckdb_reader import duckdb_answers
 from tests.fixtures.mariadb import MariaDb
 from tests.mirroring.values.test_mode_tables import FIRST, SECOND, at, replayed, shown, told_apart
+from tests.recipes.workbench import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +58,28 @@ READ = """
 from streaming_source import mirror_tables
 found = mirror_tables(spark, into={into!r})
 result = {{name: rows.count() for name, rows in found.items()}}
+"""
+
+ELSEWHERE = """
+import json, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from replica.errors import ConfigError
+from streaming_source import mirror_report, mirror_resnapshot, mirror_status, mirror_tables
+given = json.loads(sys.argv[1])
+into, catalog, page = given["into"], given["catalog"], given["page"]
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    mirror_status(spark, into=into)
+    refused = ""
+except ConfigError as error:
+    refused = str(error)
+state = [row["state"] for row in mirror_status(spark, into=into, icebergCatalog=catalog).collect()]
+found = mirror_tables(spark, into=into, icebergCatalog=catalog)
+rows = {name: sorted(row["v"] for row in each.collect()) for name, each in found.items()}
+mirror_report(spark, file=page, into=into, icebergCatalog=catalog)
+mirror_resnapshot(spark, tables=["shop.now"], into=into, icebergCatalog=catalog)
+print("ANSWER", json.dumps({"refused": refused, "state": state, "rows": rows}))
 """
 
 
@@ -219,3 +245,36 @@ def test_no_statistics_hide_a_row(primary: MariaDb, catalog: dict[str, str], mir
                 wanted.append(ids)
     for (statement, values), rows, ids in zip(asked, duckdb_answers(asked), wanted, strict=True):
         assert {row["id"] for row in rows} == ids, (statement, values)
+
+
+def test_another_process_finds_the_mirror_by_its_catalog(
+    primary: MariaDb, catalog: dict[str, str], mirrored: Callable[..., Mirrored], tmp_path: Path
+) -> None:
+    primary.sql("USE shop", "CREATE TABLE now (id INT PRIMARY KEY, v INT)", "INSERT INTO now VALUES (1, 7), (2, 8)")
+    mirror = mirrored(primary, "shop", format="iceberg", icebergCatalog=catalog)
+    mirror.run()
+    before = table_of(catalog, f"{mirror.lake}.now").current_snapshot()
+    page = tmp_path / "page.html"
+    given = json.dumps({"into": mirror.arguments["into"], "catalog": catalog, "page": str(page)})
+    temporary = mirror.workbench.run("import tempfile; result = tempfile.gettempdir()")  # has the requests
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, given],
+        env=environment() | {"TMPDIR": temporary},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    answer = next((line for line in done.stdout.splitlines() if line.startswith("ANSWER ")), None)
+    assert answer, done.stderr[-3000:]
+    found = json.loads(answer.removeprefix("ANSWER "))
+    assert "icebergCatalog" in found["refused"]
+    assert found["state"] == ["current"]
+    assert found["rows"] == {"shop.now": [7, 8]}
+    assert "now" in page.read_text()
+    mirror.run()  # takes the request of the other process
+    after = table_of(catalog, f"{mirror.lake}.now").current_snapshot()
+    assert before is not None
+    assert after is not None
+    assert after.snapshot_id != before.snapshot_id
+    assert states(mirror) == {"now": ["current", None]}

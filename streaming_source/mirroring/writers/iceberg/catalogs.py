@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError, InstallationError, ReplicaError, StorageError
 from replica.protocol.plain_text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pyiceberg.catalog import Catalog
 
@@ -60,8 +61,8 @@ def register(given: str | Mapping[str, object] | None) -> str:
     """Register a catalog for this process, and return its name.
 
     Args:
-        given: the name of a catalog in PyIceberg's configuration, its properties with an optional `name`, or None for
-            the catalog `default` of the configuration.
+        given: the properties of a catalog with an optional `name`; the name of a catalog that is registered, or else
+            in PyIceberg's configuration; or None for the catalog `default`.
 
     Raises:
         ConfigError: a property has a value of the wrong kind, or the name cannot be part of a name.
@@ -79,7 +80,7 @@ def register(given: str | Mapping[str, object] | None) -> str:
     if not name or re.search(r"[`.{}/]", name):
         raise ConfigError(f"icebergCatalog: {name!r} cannot be the name of a catalog.", hint="Use letters and digits.")
     with _lock:
-        if given is not None or name not in _properties:
+        if isinstance(given, Mapping) or name not in _properties:
             if _properties.get(name) != properties:
                 _loaded.pop(name, None)
             _properties[name] = properties

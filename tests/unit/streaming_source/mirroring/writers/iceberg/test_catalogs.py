@@ -30,6 +30,14 @@ def test_a_catalog_has_the_name_that_its_properties_or_pyiceberg_give_it() -> No
     assert catalogs.registered() == ["iceberg:default", "iceberg:lakehouse", "iceberg:mine"]
 
 
+def test_a_name_alone_keeps_the_properties_of_a_registered_catalog() -> None:
+    catalogs.register({"type": "sql", "name": "mine"})
+    assert catalogs.register("mine") == "mine"
+    assert catalogs._properties["mine"] == {"type": "sql"}
+    catalogs.register({"type": "rest", "name": "mine"})
+    assert catalogs._properties["mine"] == {"type": "rest"}
+
+
 @pytest.mark.parametrize("given", [{"name": "a.b"}, {"name": "`"}, "", {"type": {"sql": "x"}}])
 def test_what_cannot_be_a_catalog_is_refused(given: dict[str, object] | str) -> None:
     with pytest.raises(ConfigError, match="icebergCatalog"):

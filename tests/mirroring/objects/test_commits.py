@@ -7,9 +7,11 @@ after the store did the work.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import subprocess
 import sys
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +150,38 @@ def test_a_commit_whose_answer_was_lost_keeps_its_files(store: ObjectStore) -> N
         assert proxy.faults >= 2
 
 
+@pytest.mark.parametrize("work", ["append", "merge", "mark"])
+def test_a_commit_that_arrives_after_its_client_gave_up_has_its_files(
+    store: ObjectStore, tmp_path: Path, work: str
+) -> None:
+    """Every PUT of a commit waits until its client has given up, and is done then."""
+    late = multiprocessing.get_context("fork").Value("b", 0)
+
+    def delayed(request: Request) -> Fault | None:
+        of_commit = request.conditional and request.method == "PUT" and late.value
+        return Fault(delay_s=4.0) if of_commit else None
+
+    with FaultyStore("127.0.0.1", store.port, delayed) as proxy:
+        if work == "mark":
+            folder = MarkedTable(tmp_path, f"late-{work}", store, proxy.endpoint).folder
+        else:
+            folder = make_table(f"late-{work}", store, proxy.endpoint)
+            append(folder, 1, [1, 2])
+        use_storage(BUCKET, store.options(proxy.endpoint) | QUICK | {"max_retries": "0", "timeout": "1s"})
+        change = (
+            partial(append, folder, 2, [-2]) if work == "append" else partial(merge, folder, 2, {-2: True, 1: False})
+        )
+        late.value = 1
+        with pytest.raises((NativeWriteError, OSError)):
+            change()
+        time.sleep(4.0)
+        late.value = 0
+        insist(change)
+    found = held(folder, store)
+    assert -2 in found
+    assert (1 in found) == (work == "append")
+
+
 def test_two_processes_append_and_neither_loses_a_commit(store: ObjectStore) -> None:
     folder = make_table("two", store)
     writers = []
@@ -243,6 +277,7 @@ def test_rows_are_marked_whatever_befalls_requests(store: ObjectStore, tmp_path:
         for number in range(2, 14):  # checkpoints are among them
             table.change(number, chance.sample(range(table.ROWS + 20), 30), insisting=True)
         assert proxy.faults > 10
+    use_storage(BUCKET, store.options())
     assert held(table.folder, store) == table.model
     marked = DeltaTable(table.folder, storage_options=store.options())
     assert with_deletion_vectors(marked)

@@ -232,7 +232,7 @@ def append_files(
 
     Args:
         folder: the folder of the table.
-        files: the files, with rows of the target. Those that get no commit are removed.
+        files: the files, with rows of the target. On a disk, those that get no commit are removed.
         target: the target.
         commit: the token of the commit.
         once: whether the commit stores its token. A target that was created for this micro-batch needs none.
@@ -246,7 +246,7 @@ def append_files(
         added = _committed(folder, target, token, lambda table: _append(table, files, replaced, commit, once=once))
     except NativeWriteError:
         if not _landed(folder, files, token):
-            remove_files(folder, files)
+            remove_uncommitted(folder, files)
             raise
         return True  # only a step after the commit failed, for instance a checkpoint
     if not added and not _landed(folder, files, None):
@@ -271,6 +271,21 @@ def may_have_landed(folder: str, files: Sequence[DataFile], token: Commit | None
     if token is not None and _landed(folder, (), token):
         raise NativeWriteError("another task made its commit, or a later one replaced its files")
     return False
+
+
+def remove_uncommitted(folder: str, files: Sequence[DataFile], error: BaseException | None = None) -> None:
+    """Remove the files of a failed commit, unless the commit may still arrive. Then they stay for VACUUM.
+
+    A store may do a request after its client gave up: a commit that is not in the log now may be there later. On a disk
+    a failed commit is over, and so is one whose version another writer took.
+
+    Args:
+        folder: the folder of the table.
+        files: the files.
+        error: the error of the commit.
+    """
+    if bucket_of(folder) is None or isinstance(error, VersionTakenError):
+        remove_files(folder, files)
 
 
 def _landed(folder: str, files: Sequence[DataFile], token: Commit | None) -> bool:
@@ -480,10 +495,10 @@ def _change_files(
             commit_properties=_commit_properties(commit, once=True, after_others=False),
             post_commithook_properties=after_commit(),
         )
-    except BaseException:
+    except BaseException as error:
         if may_have_landed(folder, new, commit):
             return
-        remove_files(folder, new)
+        remove_uncommitted(folder, new, error)
         raise
 
 

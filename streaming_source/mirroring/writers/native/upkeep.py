@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING, Final
 
 from streaming_source.mirroring.writers.native.data_files import (
     files_of,
-    remove_files,
     rows_of,
     with_deletion_vectors,
     write_file,
 )
 from streaming_source.mirroring.writers.native.deletion_vectors import unused_vector_files
-from streaming_source.mirroring.writers.native.delta_rows import after_commit, may_have_landed
+from streaming_source.mirroring.writers.native.delta_rows import after_commit, may_have_landed, remove_uncommitted
 from streaming_source.mirroring.writers.native.log_files import checkpoint_interval, last_checkpoint
 from streaming_source.sinks.storage import bucket_of, delta_table, files_in
 
@@ -75,10 +74,10 @@ def compact(folder: str) -> int:
     new = write_file(folder, schema, schema.names, rows_of(folder, small, schema))
     try:
         _commit(table, small, new, about)
-    except BaseException:
+    except BaseException as error:
         added = [] if new is None else [new]
         if not may_have_landed(folder, added, None):
-            remove_files(folder, added)
+            remove_uncommitted(folder, added, error)
             raise
     return len(small)
 

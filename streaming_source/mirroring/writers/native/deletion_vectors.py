@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, selection_vectors
 from streaming_source.mirroring.writers.native.log_files import (
-    VersionTakenError,
     added,
     checkpoint_interval,
+    is_over,
     logged_files,
     marked,
     now_ms,
@@ -28,7 +28,7 @@ from streaming_source.mirroring.writers.native.log_files import (
     vector_name,
     write_commit,
 )
-from streaming_source.sinks.storage import bucket_of, files_in
+from streaming_source.sinks.storage import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -147,7 +147,7 @@ def commit_marks(
     try:
         write_commit(folder, table.version() + 1, "MERGE", actions, commit.metadata)
     except BaseException as error:
-        if bucket_of(folder) is None or isinstance(error, VersionTakenError):
+        if is_over(folder, error):
             files_in(folder).remove([written.path])
         raise
     _write_checkpoint_if_due(table)

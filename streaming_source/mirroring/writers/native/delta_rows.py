@@ -28,7 +28,7 @@ from streaming_source.mirroring.writers.native.deletion_vectors import (
     deleted_rows,
     takes_vectors,
 )
-from streaming_source.mirroring.writers.native.log_files import VersionCache, VersionTakenError
+from streaming_source.mirroring.writers.native.log_files import VersionCache, VersionTakenError, is_over
 from streaming_source.mirroring.writers.native.merge.query import merge_by_query
 from streaming_source.mirroring.writers.native.rewritten_files import (
     FileKeys,
@@ -274,17 +274,14 @@ def may_have_landed(folder: str, files: Sequence[DataFile], token: Commit | None
 
 
 def remove_uncommitted(folder: str, files: Sequence[DataFile], error: BaseException | None = None) -> None:
-    """Remove the files of a failed commit, unless the commit may still arrive. Then they stay for VACUUM.
-
-    A store may do a request after its client gave up: a commit that is not in the log now may be there later. On a disk
-    a failed commit is over, and so is one whose version another writer took.
+    """Remove the files of a failed commit, unless the commit may still arrive (`is_over`). Then they stay for VACUUM.
 
     Args:
         folder: the folder of the table.
         files: the files.
         error: the error of the commit.
     """
-    if bucket_of(folder) is None or isinstance(error, VersionTakenError):
+    if is_over(folder, error):
         remove_files(folder, files)
 
 

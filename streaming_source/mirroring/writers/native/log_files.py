@@ -72,6 +72,19 @@ def write_commit(folder: str, version: int, operation: str, actions: Sequence[Ac
         raise
 
 
+def is_over(folder: str, error: BaseException | None) -> bool:
+    """Return True if a failed commit cannot arrive any more, so that its files can be removed.
+
+    A store may do a request after its client gave up: a commit that is not in the log now may be there later. On a disk
+    a failed commit is over, and so is one whose version another writer took.
+
+    Args:
+        folder: the folder of the table.
+        error: the error of the commit.
+    """
+    return bucket_of(folder) is None or isinstance(error, VersionTakenError)
+
+
 def _has(files: TableFiles, path: str, content: bytes) -> bool:
     """Return True if a file has this content."""
     try:

@@ -91,9 +91,9 @@ def test_a_change_names_what_came_and_what_went(
 ) -> None:
     change = before.change_to(now)
     assert (added, removed) == ((), ()) if change is None else (change.added, change.removed) == (added, removed)
-    told = "" if change is None else change.message("0-1-5")
-    assert ("added " in told, "removed " in told) == (bool(added), bool(removed))
-    assert all(name in told for name in (*added, *removed))
+    message = "" if change is None else change.message("0-1-5")
+    assert ("added " in message, "removed " in message) == (bool(added), bool(removed))
+    assert all(name in message for name in (*added, *removed))
 
 
 def test_other_kinds_of_changes_are_named_too() -> None:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES: Final = 32 << 20
 """Bytes of decoded rows that a task holds before it writes a row group. Smaller groups compress worse."""
 SAMPLE_ROWS: Final = 10_000
-"""Number of first rows of a file that decide whether a column gets a dictionary."""
+"""Number of first rows of a file that decide whether a column gets a dictionary, and whether it is compressed."""
+LEAST_SAVED: Final = 0.1
+"""Share of a column's bytes that compression must save. Hashes and pictures cost time and save nothing."""
 _PHYSICAL_NAME: Final = b"delta.columnMapping.physicalName"
 _FIELD_ID: Final = b"delta.columnMapping.id"
 
@@ -142,12 +144,13 @@ class _FileSchema:
         with contextlib.ExitStack() as stack:
             for group in _groups(self._schema, map(self._fitted, batches)):
                 if writer is None:
+                    dictionaries = self._dictionaries(group)
                     writer = stack.enter_context(
                         pq.ParquetWriter(
                             stack.enter_context(new_file()),
                             self._schema,
-                            compression="snappy",
-                            use_dictionary=self._dictionaries(group),
+                            compression=self._codecs(group, dictionaries),
+                            use_dictionary=dictionaries,
                             write_statistics=sorted(self._columns.limited),
                             store_schema=False,
                         )
@@ -180,6 +183,14 @@ class _FileSchema:
         sample = group.slice(0, SAMPLE_ROWS)
         names = sorted(self._columns.dictionary)
         return [name for name in names if 2 * pc.count_distinct(sample.column(name)).as_py() <= sample.num_rows]
+
+    def _codecs(self, group: pa.Table, dictionaries: Iterable[str]) -> dict[str, str]:
+        """Return the codec by the path of a column: none if Snappy hardly shrinks its values."""
+        found = {}
+        for field in group.schema:
+            shrinks = field.name in dictionaries or _shrinks(group.column(field.name).chunk(0)[:SAMPLE_ROWS])
+            found[_path(field)] = "snappy" if shrinks else "none"
+        return found
 
     def _take(self, group: pa.Table) -> None:
         import pyarrow.compute as pc
@@ -238,6 +249,23 @@ def _groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterable[pa
             waiting, size = [], 0
     if waiting:
         yield pa.Table.from_batches(waiting, schema)
+
+
+def _path(field: pa.Field) -> str:
+    """Return the path of the values of a column in a Parquet file. Without it, a list would not be compressed."""
+    import pyarrow as pa
+
+    return f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
+
+
+def _shrinks(sample: pa.Array) -> bool:
+    """Return whether Snappy shrinks the values of an array."""
+    import pyarrow as pa
+
+    values = pa.concat_arrays([sample]).buffers()[-1]  # a slice shares the buffers of the whole array
+    if values is None or not values.size:
+        return True
+    return len(pa.Codec("snappy").compress(values)) <= (1 - LEAST_SAVED) * values.size
 
 
 def _stat(value: Any) -> Any:

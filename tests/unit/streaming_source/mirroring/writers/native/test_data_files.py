@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import random
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -226,3 +227,35 @@ def test_files_that_no_commit_names_are_removed(tmp_path: Path) -> None:
     remove_files(folder, [file, file])
     assert not list((tmp_path / "t").glob("*.parquet"))
     assert math.isfinite(file.size)
+
+
+@pytest.mark.parametrize("many", [1, 5, 20_000])
+def test_values_that_do_not_shrink_are_not_compressed(tmp_path: Path, many: int) -> None:
+    chance = random.Random(7)
+    columns = {
+        "id": list(range(many)),
+        "d.hash": [chance.randbytes(16).hex() for _ in range(many)],
+        "word": [f"{number}{'-' * 90}" for number in range(many)],
+        "kind": [number // 2 for number in range(many)],
+        "picture": [chance.randbytes(100) for _ in range(many)],
+        "near": [[chance.random() for _ in range(8)] for _ in range(many)],
+        "zeros": [[0.0] * 8 for _ in range(many)],
+        "empty": [None] * many,
+    }
+    kinds = [pa.int64(), pa.string(), pa.string(), pa.int32(), pa.binary(), *[pa.list_(pa.float32())] * 2, pa.string()]
+    wanted = pa.schema(zip(columns, kinds, strict=True))
+    arrays = [pa.array(values, kind) for values, kind in zip(columns.values(), kinds, strict=True)]
+    rows = pa.record_batch(arrays, wanted)
+    file = write_file(str(tmp_path), wanted, list(columns), [rows])
+    assert file is not None
+    group = pq.ParquetFile(tmp_path / file.path).metadata.row_group(0)
+    found = {group.column(at).path_in_schema: group.column(at).compression for at in range(group.num_columns)}
+    assert {path for path, codec in found.items() if codec == "UNCOMPRESSED"} >= {
+        "d.hash",
+        "picture",
+        "near.list.element",
+    }
+    assert found["word"] == found["zeros.list.element"] == "SNAPPY"
+    if many > 5:
+        assert found["id"] == found["kind"] == found["empty"] == "SNAPPY"
+    assert pq.read_table(tmp_path / file.path).to_pylist() == rows.to_pylist()

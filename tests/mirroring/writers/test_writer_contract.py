@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-_RUN = """
+RUN = """
 from tests.mirroring.writers import writer_contract
 from streaming_source.driver.own_session import own_session
 result = writer_contract.{call}
@@ -45,4 +45,4 @@ result = writer_contract.{call}
 def test_each_batch_is_in_the_target_once(workbench: Workbench, tmp_path: Path, call: str) -> None:
     folder = str(tmp_path / "t")
     call = call.replace("{iceberg}", f"named=writer_contract.iceberg_table(spark, {folder!r})")
-    assert workbench.run(_RUN.format(call=call.format(folder=folder))) == []
+    assert workbench.run(RUN.format(call=call.format(folder=folder))) == []

@@ -43,7 +43,7 @@ from streaming_source.sinks.queries import SPARK_ERRORS
 from streaming_source.transforms.transformed_images import TargetColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -294,21 +294,27 @@ def unfinished(spark: SparkSession, folder: str) -> list[str]:
     return wrong
 
 
-def iceberg_table(spark: SparkSession, folder: str) -> Callable[[str], str]:
-    """Register a catalog in a folder, and return the function that names its tables by their places."""
+def iceberg_table(spark: SparkSession, folder: str, catalog: Mapping[str, str] | None = None) -> Callable[[str], str]:
+    """Register a catalog, and return the function that names its tables by their places.
+
+    Args:
+        spark: the session.
+        folder: the place of a table.
+        catalog: the properties of the catalog; None: a database beside the folder.
+    """
     settings = {
         "type": "sql",
         "uri": f"sqlite:///{folder}.db",
         "warehouse": f"file://{folder}.lake",
         "name": "contract",
     }
-    kind = kind_of(register(settings))
-    return lambda place: f"`{kind}`.`lake`.`{Path(place).name}`"
+    kind = kind_of(register(catalog or settings))
+    return lambda place: f"`{kind}`.`{Path(folder).parent.name}`.`{Path(place).name}`"
 
 
-def iceberg_twins(spark: SparkSession, folder: str) -> list[str]:
+def iceberg_twins(spark: SparkSession, folder: str, catalog: Mapping[str, str] | None = None) -> list[str]:
     """Twins with one commit at the same time, a task of an older batch, and another writer between them."""
-    name = iceberg_table(spark, folder)(folder)
+    name = iceberg_table(spark, folder, catalog)(folder)
     made(spark, name, soft=False)
     told = "(3, 0, 0, 0, 0) AS t(id, a, b, c, n)"
     sessions = [own_session(spark) for _ in range(3)]
@@ -326,9 +332,9 @@ def iceberg_twins(spark: SparkSession, folder: str) -> list[str]:
     return [] if found == ["1", "100", "2", "3"] else [f"rows {found}"]
 
 
-def iceberg_unanswered(spark: SparkSession, folder: str) -> list[str]:
+def iceberg_unanswered(spark: SparkSession, folder: str, catalog: Mapping[str, str] | None = None) -> list[str]:
     """A commit whose answer is lost: it is in the target once, and the next try does nothing."""
-    name = iceberg_table(spark, folder)(folder)
+    name = iceberg_table(spark, folder, catalog)(folder)
     target = made(spark, name, soft=False)
     whole = Transaction.commit_transaction
 

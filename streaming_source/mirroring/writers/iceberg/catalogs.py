@@ -135,12 +135,14 @@ def catalog_of(catalog: str) -> Catalog:
 
 
 @contextlib.contextmanager
-def catalog_errors(catalog: str, what: str = "") -> Iterator[None]:
+def catalog_errors(catalog: str, what: str = "", *, retried: bool = False) -> Iterator[None]:
     """Raise errors of a catalog or of its storage as ours, without secrets.
 
     Args:
         catalog: the name of the catalog.
         what: the table that is read or written, for the message.
+        retried: whether the caller handles commits that failed, or whose outcome is unknown. Otherwise both are
+            StorageErrors.
 
     Raises:
         ConfigError: the catalog refuses the account or the request, or a file of a table is missing.
@@ -150,8 +152,12 @@ def catalog_errors(catalog: str, what: str = "") -> Iterator[None]:
 
     try:
         yield
-    except (ReplicaError, of_iceberg.CommitFailedException, of_iceberg.CommitStateUnknownException):
+    except ReplicaError:
         raise
+    except (of_iceberg.CommitFailedException, of_iceberg.CommitStateUnknownException) as error:
+        if retried:
+            raise
+        raise unanswered(catalog, what, error) from None
     except (of_iceberg.NoSuchTableError, of_iceberg.NoSuchNamespaceError, of_iceberg.ValidationException) as error:
         raise ConfigError(f"{what or catalog} cannot be used: {_text(error, catalog)}", hint=_HINT) from None
     except (
@@ -171,6 +177,20 @@ def catalog_errors(catalog: str, what: str = "") -> Iterator[None]:
             f"the Iceberg catalog {catalog} or its storage does not answer{place}: {_text(error, catalog)}",
             hint=f"Make it available, and start the mirror again: it repeats the batch. {_HINT}",
         ) from None
+
+
+def unanswered(catalog: str, what: str, error: Exception) -> StorageError:
+    """Return the error for a commit that failed, or whose outcome the catalog does not tell.
+
+    Args:
+        catalog: the name of the catalog.
+        what: the table that is written.
+        error: the error of PyIceberg.
+    """
+    return StorageError(
+        f"the Iceberg catalog {catalog} did not confirm a commit of {what}: {_text(error, catalog)}",
+        hint="Check the catalog, and start the mirror again: it repeats the batch.",
+    )
 
 
 def _is_away(error: Exception) -> bool:

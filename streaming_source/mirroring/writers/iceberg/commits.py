@@ -16,8 +16,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import SchemaError, StorageError
-from streaming_source.mirroring.writers.iceberg.catalogs import catalog_errors, catalog_of, parts_of
+from replica.errors import SchemaError
+from streaming_source.mirroring.writers.iceberg.catalogs import catalog_errors, catalog_of, parts_of, unanswered
 from streaming_source.mirroring.writers.iceberg.columns import iceberg_schema, spark_schema
 from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.spark_names import spark_column_key
@@ -67,8 +67,8 @@ class IcebergTable:
     def _catalog(self) -> Catalog:
         return catalog_of(self._catalog_name)
 
-    def _errors(self) -> contextlib.AbstractContextManager[None]:
-        return catalog_errors(self._catalog_name, self.name)
+    def _errors(self, *, retried: bool = False) -> contextlib.AbstractContextManager[None]:
+        return catalog_errors(self._catalog_name, self.name, retried=retried)
 
     def _load(self) -> Table:
         with self._errors():
@@ -116,7 +116,7 @@ class IcebergTable:
             begun = table.transaction()
             files: Sequence[DataFile] = ()
             try:
-                with self._errors():
+                with self._errors(retried=True):
                     files = write(table, begun)
                     begun.commit_transaction()
             except CommitFailedException as error:
@@ -125,10 +125,7 @@ class IcebergTable:
                 time.sleep(_WAIT_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311
             except CommitStateUnknownException as error:
                 if not done(self._load()):
-                    raise StorageError(
-                        f"the Iceberg catalog {self._catalog_name} did not answer a commit of {self.name}.",
-                        hint="Start the mirror again: it repeats the batch.",
-                    ) from error
+                    raise unanswered(self._catalog_name, self.name, error) from None
                 return
             else:
                 return

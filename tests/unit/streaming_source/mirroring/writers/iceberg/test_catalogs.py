@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import pyiceberg
 import pytest
-from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, ServiceUnavailableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NoSuchTableError,
+    ServiceUnavailableError,
+)
 
 from replica.errors import ConfigError, InstallationError, StorageError
 from streaming_source.mirroring.writers.iceberg import catalogs
@@ -70,12 +76,20 @@ def test_errors_say_whose_fault_it_is_and_hide_secrets() -> None:
         (NoSuchTableError("lake.t"), ConfigError, "cannot be used: lake.t"),
         (ServiceUnavailableError("no answer of https://me:pass-word@host"), StorageError, "https://…@host"),
         (OSError("disk"), StorageError, "does not answer"),
+        (CommitStateUnknownException("500 hidden-token"), StorageError, "did not confirm a commit of lake.t: 500 …"),
+        (CommitFailedException("made meanwhile"), StorageError, "did not confirm a commit of lake.t: made meanwhile"),
     ):
         with pytest.raises(kind) as found, catalogs.catalog_errors("default", "lake.t"):
             raise raised
         assert words in str(found.value)
         assert "hidden-token" not in str(found.value)
         assert "pass-word" not in str(found.value)
+
+
+def test_a_commit_that_is_retried_keeps_its_error() -> None:
+    for error in (CommitFailedException("conflict"), CommitStateUnknownException("504")):
+        with pytest.raises(type(error)), catalogs.catalog_errors("default", "lake.t", retried=True):
+            raise error
 
 
 def test_a_catalog_that_is_away_or_unknown_is_one_error(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ statements and branches that ran. Modules below {limit} % are listed with their 
 KERNELS = """
 ## Kernels
 
-Kernels are compiled: coverage.py sees none of their lines. Each is covered where a test gives it and a twin, which
-shares no kernel with it, the same bytes (`tests/places.toml`, held by `tests/unit/house/test_places.py`). Where twin
-and test are one file, the twin is a line of Python or numpy in it.
+Kernels are compiled, so coverage.py sees none of their lines. A kernel counts as covered if a test gives the same
+bytes to the kernel and to a twin that shares no kernel with it (`tests/places.toml`, checked by
+`tests/unit/house/test_places.py`). If twin and test are one file, the twin is a line of Python or numpy in it.
 
 | kernel | twin | test |
 | --- | --- | --- |

@@ -45,7 +45,7 @@ _INTRODUCTION: Final = """\
 The data source in Spark needs no import: see [spark.md](spark.md). This page is made from docstrings:
 `python -m tools.pages.api > docs/api.md`.
 
-**Public** are the names on this page with their methods, arguments and fields, the options and columns of the data
+**Public**: the names on this page with their methods, arguments and fields, the options and columns of the data
 source, the commands with their exit codes, and the files that docs/ describes. They do not change in a patch release.
 The CHANGELOG lists each change.
 

@@ -1,7 +1,7 @@
 """Write docs/dev/coverage.md from a report of coverage.py: `python -m tools.coverage_page REPORT.json [--write]`.
 
-Without a report it only takes out the lines of modules that are gone, and makes the table of kernels again. The exit
-code is 1 where a module below the limit has no reason in tests/coverage.toml.
+Without a report it only removes the lines of modules that no longer exist, and makes the table of kernels again. The
+exit code is 1 if a module below the limit has no reason in tests/coverage.toml.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ statements and branches that ran. Modules below {limit} % are listed with their 
 KERNELS = """
 ## Kernels
 
-Kernels are compiled: coverage.py sees none of their lines. Each is covered where a test gives it and a twin, which
-shares no kernel with it, the same bytes (`tests/places.toml`, held by `tests/unit/house/test_places.py`). Where twin
-and test are one file, the twin is a line of Python or numpy in it.
+Kernels are compiled, so coverage.py sees none of their lines. A kernel counts as covered if a test gives the same
+bytes to the kernel and to a twin that shares no kernel with it (`tests/places.toml`, checked by
+`tests/unit/house/test_places.py`). If twin and test are one file, the twin is a line of Python or numpy in it.
 
 | kernel | twin | test |
 | --- | --- | --- |
@@ -43,7 +43,7 @@ LEFT_OUT = "its other tests were left out of this run"
 
 
 class Figure(NamedTuple):
-    """What ran of one module, or of all modules of a folder."""
+    """Statements and branches of a module or folder, and how many of them ran."""
 
     module: str
     covered: int
@@ -55,7 +55,7 @@ class Figure(NamedTuple):
 
 
 def figures(report: dict[str, object]) -> list[Figure]:
-    """Of the modules that hold statements and are not compiled."""
+    """Return the figures of modules that have statements and are not compiled."""
     files: dict[str, dict[str, dict[str, int]]] = report["files"]  # type: ignore[assignment]
     found = []
     for name, file in files.items():
@@ -103,7 +103,7 @@ def page(modules: list[Figure], known: dict[str, str], ran: str = ALL) -> str:
 
 
 def without_what_is_gone(text: str) -> str:
-    """The page of the same run, as the tree is now."""
+    """Return the page without lines of modules that no longer exist."""
     run, _, _ = text.partition(KERNELS[:12])
     kept = (
         line
@@ -116,7 +116,7 @@ def without_what_is_gone(text: str) -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report", type=Path, nargs="?", help="without it the page keeps its figures")
-    parser.add_argument("--write", action="store_true", help="write the page and take out reasons that no module needs")
+    parser.add_argument("--write", action="store_true", help="write the page, and remove reasons that no module needs")
     parser.add_argument("--ran", default=ALL, help="what ran, if not all tests; no reasons are asked for")
     given = parser.parse_args(arguments)
     if given.report is None:
@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
     modules, known = figures(json.loads(given.report.read_text(encoding="utf-8"))), reasons()
     text = page(modules, known, given.ran)
     if not given.write:
-        print(text)  # where a part of the tests ran, modules are below the limit for no reason of theirs
+        print(text)  # if only some tests ran, modules are below the limit for that reason alone
         return 0
     PAGE.write_text(text, encoding="utf-8")
     if given.ran != ALL:

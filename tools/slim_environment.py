@@ -1,11 +1,11 @@
 """Remove what the daemon and its commands never use: `python tools/slim_environment.py ENVIRONMENT`.
 
-The Dockerfile runs it on the environment it has just installed. In: the folder of a virtual environment that holds this
-project and nothing that needs more. Out: the same environment, a third smaller, in which every module of `replica` was
-imported once: that proves that it still works, and leaves the bytecode of what is used, and of nothing else.
-`pyarrow.parquet`, `pyarrow.dataset` and the like are gone: it is no environment for Spark.
+The Dockerfile runs this program on the environment that it has just installed. In: the folder of a virtual environment
+with this project, and without packages that need more. Out: the same environment, a third smaller. The program imports
+every module of `replica` once. This proves that the environment still works, and leaves only the bytecode of modules
+that are used. `pyarrow.parquet`, `pyarrow.dataset` and similar modules are removed, so Spark cannot use it.
 
-Python's standard library is enough for it. No file is changed in place: under another name of it, its content stays.
+The program needs only Python's standard library. It changes no file in place: hard links of a file keep their content.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ REMOVED: Final[dict[str, str]] = {
     "pygments/lexers/[a-z]*.py": "colours for 500 languages: no command shows code",
     "pygments/lexers/*_builtins.py": "the same",
 }
-"""What goes, as patterns below site-packages, with what it is for."""
+"""Patterns of removed files below site-packages, with their purpose."""
 
 LED_ELSEWHERE: Final = ("libparquet.so.*", "libarrow_substrait.so.*", "libarrow_dataset.so.*", "libarrow_acero.so.*")
 """Libraries of pyarrow that its core names as needed and takes nothing from (`ldd -u` tells): 18 MB. Their names lead
@@ -64,7 +64,7 @@ for module in pkgutil.walk_packages(replica.__path__, "replica."):
 
 
 def loaded_length(library: bytes) -> int:
-    """Return how many bytes of a shared library the loader may read: those of linkers and debuggers lie behind it."""
+    """Return how many bytes of a shared library the loader may read. Bytes for linkers and debuggers follow them."""
     table, size, count = *struct.unpack_from("<Q", library, 32), *struct.unpack_from("<HH", library, 54)
     ends = [table + size * count]
     for entry in range(table, table + size * count, size):
@@ -74,7 +74,7 @@ def loaded_length(library: bytes) -> int:
 
 
 def strip(library: Path) -> None:
-    """Cut off what is behind the loaded part of a shared library; do nothing to other files.
+    """Remove the bytes after the loaded part of a shared library; do nothing to other files.
 
     `strip` would do the same, but is not in slim base images. The header then says that there is no table of sections.
     """
@@ -91,7 +91,7 @@ def strip(library: Path) -> None:
 
 
 def slim(packages: Path) -> None:
-    """Remove from a site-packages folder, and strip, all that is not used."""
+    """Remove unused files from a site-packages folder, and strip shared libraries."""
     for pattern in REMOVED:
         for path in sorted(packages.glob(pattern)):
             if path.is_dir():

@@ -74,9 +74,11 @@ FIELDS: Final = (
     ChangeColumn("server_id", pa.uint32(), False, "the server that logged it"),
     ChangeColumn("sequence_number", pa.uint64(), False, "its number in the domain; grows along the log"),
     ChangeColumn("commit_time", pa.timestamp("us", tz="UTC"), False, "when it was committed, to the second"),
-    ChangeColumn("ordinal", pa.int64(), False, "of the row change among all of its transaction, from 0, of all tables"),
-    ChangeColumn("last", pa.bool_(), False, "whether it is the transaction's last one of this table"),
-    ChangeColumn("before", None, True, "the row before the change, a column of the table a field; NULL for `insert`"),
+    ChangeColumn(
+        "ordinal", pa.int64(), False, "number of the row change among those of all tables in its transaction, from 0"
+    ),
+    ChangeColumn("last", pa.bool_(), False, "whether it is the last row change of the transaction in this table"),
+    ChangeColumn("before", None, True, "the row before the change, with a field for each column; NULL for `insert`"),
     ChangeColumn("after", None, True, "the row after the change; NULL for `delete`"),
     ChangeColumn("absent_before", NAMES, True, "columns left out of `before` (binlog_row_image=MINIMAL); NULL: none"),
     ChangeColumn("absent_after", NAMES, True, "columns left out of `after`, and NULL there; NULL: none"),

@@ -198,8 +198,8 @@ class AttachedFeed:
                 raise self._missing_error(position, head)
             if time.monotonic() > deadline:
                 raise DataLossError(
-                    f"the relay log {self.log.directory} is at {head.position}, and did not reach {position}, at "
-                    f"which this query continues, within {self._options.daemon_timeout_s:.0f} s.",
+                    f"the relay log {self.log.directory} is at {head.position}, and did not reach {position} within "
+                    f"{self._options.daemon_timeout_s:.0f} s. This query continues at that position.",
                     hint="If the daemon is catching up, raise daemonTimeout. If the primary was reset, or the log "
                     "belongs to another server, start with a new checkpoint.",
                 )
@@ -212,7 +212,7 @@ class AttachedFeed:
             _log.warning(message, *values)
 
     def _first(self, head: RelayHead) -> GtidPosition:
-        """Return the position at which the log begins; `head` is its head."""
+        """Return the position at which the log begins; `head` is the head of the log."""
         first = self.log.first_position()
         return head.position if first is None else first
 
@@ -221,9 +221,9 @@ class AttachedFeed:
         if not covers(position, first):
             return self._registration.lost or DataLossError(
                 f"the relay log {where} begins at {first}: the transactions after {position} were removed from it.",
-                hint="Let the daemon keep more (retain_s, retain_bytes; for a registered query up to relay_max_bytes, "
-                "for reader_expiry_s). Start this query with a new checkpoint, or with failOnDataLoss=false: then it "
-                "continues at the beginning of the log.",
+                hint="Let the daemon keep more files: raise retain_s and retain_bytes, or for registered queries "
+                "relay_max_bytes and reader_expiry_s. Start this query with a new checkpoint, or with "
+                "failOnDataLoss=false: then it continues at the beginning of the log.",
             )
         return DataLossError(
             f"the relay log {where} does not contain the position {position}.",

@@ -60,7 +60,7 @@ def check_history(log: RelayLog, offset: SourceOffset) -> None:
 
 
 def end_of_group(log: RelayLog, location: RelayLocation) -> RelayLocation | None:
-    """Return the same place as the end of the group before it; None if the file of this group was removed.
+    """Return a place as the end of the group before it; None if the file of that group was removed.
 
     This group may be in the previous file.
     """

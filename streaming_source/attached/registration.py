@@ -46,7 +46,7 @@ PATIENCE_S: Final = 5.0
 """Seconds to wait for a name. A stopped query ends within two seconds, and its next start has to find the name free."""
 POLL_S: Final = 0.1
 TABLES_SHOWN: Final = 40
-"""Most letters of the tables in a made name, which is a file name and is listed for people."""
+"""Most letters of table names in a made name. The name is a file name, and people read it in lists."""
 
 
 class ReaderName:

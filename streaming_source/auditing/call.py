@@ -42,7 +42,7 @@ SHOWN = 20
 MOST_BUCKETS = 1 << 16
 MOST_SHOWN = 10_000
 _UNKEYED = "snapshotUnkeyed"
-"""The option without which the source refuses tables without a key, whose rows a mirror counts."""
+"""Option with which the source accepts tables without a key. A mirror counts the rows of such tables."""
 
 
 def audit(
@@ -69,10 +69,10 @@ def audit(
         tables: the copy of each table, by database.table. A copy is a name in the catalog or the path of a Delta table,
             with or without a version (`lake.orders@v12`), or a DataFrame.
         mirror: instead of `tables`, the control table of a mirror. It has the copies, versions, keys and position.
-        at: the GTID position at which the copies hold. Unset: the end of the binlog now, for copies that do not change.
+        at: the GTID position of the copies. Unset: the current end of the binlog, for copies that do not change.
         keys: the columns that identify a row, by table. Unset: the primary key. () compares whole rows.
         ignore: columns that are not compared, such as columns that only the copies have.
-        buckets: number of groups of keys over which rows are summed up, from 1 to 65536.
+        buckets: number of groups into which keys are divided, from 1 to 65536. Each group has one hash.
         shown: how many differing rows of each kind are shown, from 1 to 10000.
         record: for a mirror, whether the result is written to `<control table>_audits`. Use False in a session that may
             only read.

@@ -188,7 +188,7 @@ def _request_repair(
         request_repair(mirror, table, position, sides, rows, differing, before)
     except ReplicaError as error:
         return str(error)
-    return "the mirror is asked for it"
+    return "the mirror was asked for the repair"
 
 
 # No binlog has the changes of CASCADE and SET NULL. So a read as of a position lacks rows that cascades deleted after

@@ -35,7 +35,7 @@ NOT_COMPLETE: Final = 3
     help="A table and its copy: shop.orders=lake.shop_orders, or …@v12.",
 )
 @click.option("--mirror", metavar="TABLE", help="The control table of a mirror, instead of tables.")
-@click.option("--at", metavar="POSITION", help="The GTID position that the copies hold at. Unset: now.")
+@click.option("--at", metavar="POSITION", help="The GTID position of the copies. Unset: the current end of the binlog.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the source: host=db1.")
 @click.option("--repair", is_flag=True, help="Ask the mirror to write the rows that differ as the server has them.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")

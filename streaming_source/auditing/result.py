@@ -66,7 +66,7 @@ class TableAudit:
         differences: some of the differing rows of each kind.
         keys: the columns that identify a row; empty if whole rows were compared.
         seconds: duration of the audit of this table.
-        repair: text that the mirror was asked for a repair, or why it was not; None if none was wanted or needed.
+        repair: whether the mirror was asked for a repair, or why not, as text; None if none was wanted or needed.
         cascaded: rows that differed only because foreign keys changed them on the server after the position.
         equal: whether the copy has exactly the table's rows.
     """

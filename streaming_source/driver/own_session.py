@@ -41,7 +41,7 @@ class Reset(NamedTuple):
 PINNED: Final = (
     Pinned("spark.sql.variable.substitute", "false", "`${env:HOME}` in a name or a text would be replaced"),
     Pinned("spark.sql.ansi.enabled", "true", "a value that does not fit its type would become NULL, or wrap around"),
-    Pinned("spark.sql.storeAssignmentPolicy", "ANSI", "the same, where rows are written"),
+    Pinned("spark.sql.storeAssignmentPolicy", "ANSI", "a value that does not fit its column would become NULL"),
     Pinned(
         "spark.sql.session.timeZone", "UTC", "times without a zone in filters and masks would depend on the machine"
     ),
@@ -51,12 +51,14 @@ PINNED: Final = (
     Pinned("spark.sql.caseSensitive", "false", "columns would not be found that differ in case from the table's"),
     Pinned("spark.sql.mapKeyDedupPolicy", "EXCEPTION", "a repeated key would be dropped"),
     Pinned("spark.sql.decimalOperations.allowPrecisionLoss", "true", "filters that compute with decimals would differ"),
-    Pinned("spark.sql.sources.partitionOverwriteMode", "STATIC", "a target that is made new would keep old rows"),
+    Pinned("spark.sql.sources.partitionOverwriteMode", "STATIC", "a target that is created again would keep old rows"),
     Pinned(
-        "spark.sql.sources.partitionColumnTypeInference.enabled", "true", "batches of Parquet would get another name"
+        "spark.sql.sources.partitionColumnTypeInference.enabled",
+        "true",
+        "the folders of Parquet batches would get other names",
     ),
-    Pinned("spark.sql.files.ignoreMissingFiles", "false", "rows of files that are gone would be missing"),
-    Pinned("spark.sql.files.ignoreCorruptFiles", "false", "rows of damaged files would be missing"),
+    Pinned("spark.sql.files.ignoreMissingFiles", "false", "rows of removed files would be missing without an error"),
+    Pinned("spark.sql.files.ignoreCorruptFiles", "false", "rows of damaged files would be missing without an error"),
     Pinned("spark.sql.runSQLOnFiles", "true", "targets in folders could not be named"),
     Pinned("spark.sql.crossJoin.enabled", "true", "a value could not be given to all rows"),
     Pinned("spark.sql.retainGroupColumns", "true", "grouped rows would lack their keys"),
@@ -77,7 +79,7 @@ RESET: Final = (
     Reset("spark.sql.parquet.", "times would be cut, rebased or written as another type; columns found by number"),
     Reset("spark.sql.functionResolution.", "functions of the user could take the place of Spark's"),
     Reset("spark.databricks.delta.properties.defaults.", "targets would be made with other properties"),
-    Reset("spark.databricks.delta.write.txn", "Delta would take a write for one that it has"),
+    Reset("spark.databricks.delta.write.txn", "Delta would skip a write that it takes for an earlier one"),
 )
 """Families of settings that get the defaults of Spark and Delta."""
 KEPT: Final = frozenset(

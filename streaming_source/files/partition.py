@@ -144,7 +144,8 @@ def _ordered(where: str, files: Sequence[Path], age: Callable[[Path], Age]) -> l
         raise ConfigError(
             f"{where} holds {len(bases)} series of binlogs: {', '.join(f'{base}.*' for base in bases[:_SHOWN])}. "
             "They may hold the same transactions, and their order is unknown.",
-            hint=f"Name one of them, {Path(files[0]).parent / bases[0]}.*, or several with commas in their order.",
+            hint=f"Name one of them, {Path(files[0]).parent / bases[0]}.*, or several in their order, separated by "
+            "commas.",
         )
     _refuse_twins(where, [(keys[file], file) for file in files])
     ordered = sorted(files, key=keys.__getitem__)

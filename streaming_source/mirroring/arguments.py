@@ -151,24 +151,24 @@ ARGUMENTS: Final = (
     Argument(
         "onTableError",
         "a table that [cannot go on](#when-one-table-cannot-go-on): `suspend` it, or end the query (`fail`) before the "
-        "control table has the batch",
+        "control table records the batch",
         default="suspend",
         choices=get_args(OnTableError),
     ),
     Argument(
         "parallel",
-        f"targets that are created and written at the same time, 1 to {MOST_PARALLEL}",
+        f"number of targets that are created and written at the same time, 1 to {MOST_PARALLEL}",
         NUMBER,
         default=PARALLEL,
     ),
-    Argument("tableProperties", "properties of new targets; they win over the mirror's own", TABLE),
+    Argument("tableProperties", "properties of new targets; they override the mirror's own", TABLE),
     Argument(
         "rules", "[modes](mirror.md#modes) and [transforms](mirror.md#columns-and-rows-by-rule), by pattern", TABLE
     ),
     Argument("hashKeyFile", "file with the key of hashed columns", FILE),
     Argument(
         "storageOptions",
-        "[options of delta-rs for S3](#object-storage); they win over the session's settings",
+        "[options of delta-rs for S3](#object-storage); they override the session's settings",
         TABLE,
         secret=True,
     ),

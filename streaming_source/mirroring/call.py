@@ -94,8 +94,8 @@ def mirror(
         rules: rules by table pattern, for tables that are not copied unchanged: `{"shop.orders": {"leaveOut":
             ["secret"], "hash": ["email"], "where": "country = 'DE'"}}`.
         hashKeyFile: a file with the key of all hashes.
-        storageOptions: options of delta-rs for targets in S3. They win over the settings of the session (`fs.s3a.…`),
-            and these over the environment.
+        storageOptions: options of delta-rs for targets in S3. They override the settings of the session
+            (`fs.s3a.…`), and these override the environment.
         auditEvery: the interval between audits of all tables while the query runs, such as `1d`. Unset: no audits.
         trigger: arguments of Spark's `trigger()`, such as `{"availableNow": True}`. Unset: batch after batch.
         source: options of the source, as `spark.readStream` takes them: host, user, passwordFile, …

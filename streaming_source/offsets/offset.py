@@ -29,8 +29,8 @@ position that names several places (replica/protocol/gtid.py).
 
     {"v": 3, …, "highest": {"0": 9}}
 
-`highest`: for a domain, the number up to which a GTID may name several places, if the GTID of `gtid` or `resume` does.
-Then only `server` identifies the place, and the query cannot continue on another server.
+`highest`: the domains whose GTID in `gtid` or `resume` may name several places, with the number up to which GTIDs of
+the domain may do so. Then only `server` identifies the place, and the query cannot continue on another server.
 
 Version 4 is written only while tables are being read (startingPosition=initial). An older release would continue with
 the changes alone.

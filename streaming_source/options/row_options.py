@@ -180,10 +180,10 @@ class RowOptions:
         "operations",
         names_of(OPERATIONS),
         None,
-        "Only changes of these kinds: insert, update, delete; with ddl, as includeDdl=true",
+        "Only changes of these kinds: insert, update, delete; ddl in the list counts as includeDdl=true",
     )
     skip_unchanged: bool = option(
-        "skipUnchanged", switch, "false", "Leave out updates that change none of the columns asked for"
+        "skipUnchanged", switch, "false", "Leave out updates that change none of the selected columns"
     )
     include_ddl: bool = option(
         "includeDdl", switch, "false", "Deliver statements that define or empty the tables, as rows with op=ddl"
@@ -228,8 +228,8 @@ class RowOptions:
         "schemaFile",
         file,
         None,
-        "CREATE TABLE statements (mariadb-dump --no-data) for rows that do not name their columns: of files, if their "
-        "DDL is not in them; of a stream, the tables as they were at its start",
+        "File with CREATE TABLE statements (mariadb-dump --no-data), for rows that do not name their columns. With "
+        "files: the tables whose DDL is not in the files. With a stream: the tables as they were at its start",
     )
     skip_unprepared_xa: bool = option(
         "skipUnpreparedXa",
@@ -249,9 +249,9 @@ class RowOptions:
         "onStatementDml",
         one_of(OnStatementDml),
         "fail",
-        "If the primary logged a change of a selected table as a statement, without rows: fail right before it, or "
-        "continue without its rows and warn or ignore; row: warn, and deliver the statement as a row with op=ddl "
-        "(includeDdl)",
+        "If the primary logged a change of a selected table as a statement, without rows: fail (end right before it), "
+        "warn (continue without its rows), ignore (the same without a warning), or row (warn, and deliver the "
+        "statement as a row with op=ddl, which needs includeDdl)",
     )
 
     @property

@@ -43,7 +43,7 @@ class FileOptions(RowOptions):
         "path",
         row_options.paths,
         None,
-        "Binlog files on disk, for spark.read: files, directories and globs, several with commas",
+        "Binlog files on disk, for spark.read: files, directories and globs, separated by commas",
     )
     key_file: str | None = option(
         "keyFile",

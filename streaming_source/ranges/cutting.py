@@ -316,7 +316,7 @@ def _with_parts_apart(
     places: tuple[OffsetPlace, OffsetPlace],
     parts: tuple[GroupPart | None, GroupPart | None],
 ) -> list[tuple[RelayLocation, RelayLocation, bool]]:
-    """Divide a stretch so that the transactions in which the batch begins or ends are separate (True)."""
+    """Divide a stretch so that the transactions in which the batch begins or ends are separate, and marked (True)."""
     (first, last), (begun, ended) = places, parts
     begins, ends = set(), set()
     if begun is not None and first.exact and stretch.begin == first.scan_from:

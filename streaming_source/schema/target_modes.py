@@ -16,9 +16,9 @@ APPEND_LOG: Final = "append_log"
 
 MEANINGS: Final = {
     CURRENT: "the rows that the server has now",
-    SOFT_DELETE: "those, and the last values of rows that were deleted",
+    SOFT_DELETE: "the rows that the server has now, and the last values of deleted rows",
     HISTORY: "every version of every row",
-    APPEND_LOG: "a row for each change, which is never touched again",
+    APPEND_LOG: "one row for each change; the mirror never changes these rows",
 }
 """The content of a target of each mode."""
 CHANGE_TYPES: Final = "read, insert, update_preimage, update_postimage, delete, truncate, drop or again"
@@ -30,17 +30,17 @@ _OF_THE_LOG: Final = {
 OWN_COLUMNS: Final = {
     CURRENT: (),
     SOFT_DELETE: (
-        RowColumn("_deleted", "BOOLEAN", "whether the server has the row no more"),
-        RowColumn("_deleted_at", "TIMESTAMP", "commit time of what deleted it; NULL for rows that are there"),
-        RowColumn("_deleted_gtid", "STRING", "GTID of what deleted it"),
+        RowColumn("_deleted", "BOOLEAN", "whether the row was deleted on the server"),
+        RowColumn("_deleted_at", "TIMESTAMP", "commit time of the deletion; NULL for a row that the server has"),
+        RowColumn("_deleted_gtid", "STRING", "GTID of the deletion"),
     ),
     HISTORY: (
         RowColumn("_valid_from", "TIMESTAMP", "commit time of the change that made the version"),
-        RowColumn("_valid_to", "TIMESTAMP", "commit time of the change that ended it; NULL while it is valid"),
-        RowColumn("_from_gtid", "STRING", "GTID of the change that made it"),
-        RowColumn("_to_gtid", "STRING", "GTID of the change that ended it"),
-        RowColumn("_from_sequence", "STRING", "place of the first of them within its domain: sorts as text"),
-        RowColumn("_to_sequence", "STRING", "place of the second"),
+        RowColumn("_valid_to", "TIMESTAMP", "commit time of the change that ended the version; NULL while it is valid"),
+        RowColumn("_from_gtid", "STRING", "GTID of the change that made the version"),
+        RowColumn("_to_gtid", "STRING", "GTID of the change that ended the version"),
+        RowColumn("_from_sequence", "STRING", "place of `_from_gtid` within its domain: sorts as text"),
+        RowColumn("_to_sequence", "STRING", "place of `_to_gtid` within its domain: sorts as text"),
         RowColumn("_current", "BOOLEAN", "whether the server has the version now"),
     ),
     APPEND_LOG: tuple(_OF_THE_LOG.get(column.name, column) for column in FLAT),

@@ -171,7 +171,7 @@ class Lag:
         if self.snapshot is not None:
             found.append(self.snapshot)
         if self.running is False:
-            found.append("the query has ended, so it falls behind from there")
+            found.append("the query has ended, so its lag grows")
         if self.daemon_down_seconds:
             found.append(f"the daemon has been down for {span(self.daemon_down_seconds)}")
         if self.rows_waiting:

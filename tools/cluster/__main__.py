@@ -1,9 +1,9 @@
 """A Spark standalone cluster on this machine that mirrors a MariaDB server into S3, while its parts are killed.
 
-Hosts with an address, a file system and processes of their own: a MariaDB primary, an S3 server, Spark's master, two
-nodes with a worker each. An executor is killed, a node loses its worker, the driver is killed and goes on on the other
-node. At the end the audit compares every row. The exit code is 0 if all tables are equal, 21 if this machine cannot
-hold the hosts, 130 after Ctrl-C, and 1 otherwise.
+The hosts have their own address, file system and processes: a MariaDB primary, an S3 server, Spark's master, and two
+nodes with a worker each. An executor is killed, a node loses its worker, and the driver is killed and continues on the
+other node. At the end the audit compares every row. The exit code is 0 if all tables are equal, 21 if this machine
+cannot hold the hosts, 130 after Ctrl-C, and 1 otherwise.
 """
 
 from __future__ import annotations

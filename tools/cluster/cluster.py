@@ -5,8 +5,8 @@
             driver.run("result = spark.range(10).count()")
         cluster.workers["node1"].kill()
 
-Hosts: `master`, the nodes (a worker each, and drivers), `db`, `store`. They share no disk: what a driver leaves for the
-driver on another host has to be in the store.
+Hosts: `master`, the nodes (a worker each, and drivers), `db`, `store`. They share no disk: data that
+a driver leaves for the driver on another host has to be in the store.
 """
 
 from __future__ import annotations

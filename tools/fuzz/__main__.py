@@ -1,11 +1,11 @@
-"""Damaged events, a million of them: only our own errors, no crash, no hang, no memory beyond the bound.
+"""Fuzzing: a million damaged events cause only our own errors, no crash, no hang, and no memory beyond the bound.
 
     python -m tools.fuzz [--events N] [--seed N] [--first N] [--step N] [--show N]
     python -m tools.fuzz --truncations [--step N]
 
-The second form cuts every event of every vector at every length. The cases run in a process of their own under a memory
-limit. One that raises anything but our errors, ends the process, or takes longer than STALL_S is named with its seed
-and number: `--first NUMBER --events 1` runs it again, `--show NUMBER` prints its events.
+The second form cuts every event of every vector at every length. The cases run in a separate process under a memory
+limit. A case fails if it raises any other error, ends the process, or takes longer than STALL_S. The output names its
+seed and number: `--first NUMBER --events 1` runs it again, `--show NUMBER` prints its events.
 """
 
 from __future__ import annotations

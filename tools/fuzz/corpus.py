@@ -1,7 +1,7 @@
-"""What is mutated: event groups of real servers, each with the FORMAT_DESCRIPTION that it is read with.
+"""Corpus to mutate: event groups of real servers, each with the FORMAT_DESCRIPTION for reading it.
 
-Checksums are taken off, so that a changed byte reaches the decoder. Compressed transactions come as they are and once
-more written out, fragments of rows events (which no server at hand writes) are made here.
+Checksums are removed, so that a changed byte reaches the decoder. Compressed transactions are in the corpus twice:
+unchanged, and inflated. Fragments of rows events are made here, because none of the servers writes them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Memory with a wall behind it: reading one byte beyond the end (or before the start) ends the process.
+"""Guarded memory: reading one byte after the end, or before the start, ends the process.
 
-Kernels read raw addresses. What they read too much would usually go unnoticed; here it is a crash, and a crash fails.
+Kernels read raw addresses. A read beyond a buffer usually goes unnoticed. Here it is a crash, and a crash fails the
+run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How events are damaged: bits, bytes, numbers at their limits, pieces cut, doubled, moved from other events.
+"""Damage to events: changed bits and bytes, numbers at their limits, pieces cut, doubled, or taken from other events.
 
-Most damage leaves the event's length right, so that what is inside gets read; one in 25 changes the length itself.
+Most damage keeps the event's length correct, so that the content is read. One change in 25 changes the length itself.
 Compressed contents are damaged inside as often as outside, and compressed again.
 """
 

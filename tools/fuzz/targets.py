@@ -1,4 +1,4 @@
-"""What is done with damaged events: everything a reader of binlogs does. Errors other than our own go through."""
+"""Targets of the fuzzing: all that a reader of binlogs does with events. Errors other than our own pass through."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The process that is allowed to die: runs cases under a memory limit and writes down which one is at hand.
+"""Worker of the fuzzing: runs cases under a memory limit, and records the number of the running case.
 
     python -m tools.fuzz.worker SEED FIRST COUNT STEP NOTES
 
-Runs the cases FIRST, FIRST + STEP, ... COUNT of them. NOTES is a file of two numbers: the case at hand, and the highest
+Runs the cases FIRST, FIRST + STEP, ... COUNT of them. NOTES is a file of two numbers: the running case, and the highest
 memory so far in KiB. Case n of a seed is always the same damage to the same group; the cases of seed 0 are truncations.
 """
 
@@ -28,7 +28,7 @@ FRESH_EVERY = 2000
 TRUNCATIONS = 0
 """The seed whose cases are truncations."""
 WEIGHTS = {**dict.fromkeys(ROWS_EVENTS, 8), EventType.TRANSACTION_PAYLOAD: 8, EventType.TABLE_MAP: 4}
-"""What there is more to read in is damaged more often."""
+"""Weights of groups: a group with more content is damaged more often."""
 NOTES = struct.Struct("<QQ")
 
 

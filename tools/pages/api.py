@@ -27,14 +27,14 @@ MEMBERS: Final = {
     "GtidPosition": ("parse",),
     "ReplicaConfig": ("parse", "from_file"),
 }
-"""The methods of public classes that are public; of other classes none is."""
+"""Public methods of public classes. Classes that are not listed have none."""
 ELSEWHERE: Final = {
     "mirror": (
         {one.name for one in ARGUMENTS},
         "All other arguments: [mirror-reference.md](mirror-reference.md#arguments).",
     )
 }
-"""Functions some of whose arguments stand on another page: these arguments, and the link to the page."""
+"""Functions with arguments that another page describes: these arguments, and the link to the page."""
 WIDTH: Final = 120
 _SECTIONS: Final = ("Args", "Attributes", "Returns", "Raises")
 _ENTRY: Final = re.compile(r"(\w+): (.*)")
@@ -45,12 +45,12 @@ _INTRODUCTION: Final = """\
 The data source in Spark needs no import: see [spark.md](spark.md). This page is made from docstrings:
 `python -m tools.pages.api > docs/api.md`.
 
-**Public** are the names on this page with their methods, arguments and fields, the options and columns of the data
+**Public**: the names on this page with their methods, arguments and fields, the options and columns of the data
 source, the commands with their exit codes, and the files that docs/ describes. They do not change in a patch release.
 The CHANGELOG lists each change.
 
-**Private** is all else: the packages `replica` and `streaming_source`, other members of public classes, and the wording
-of errors. It may change with any commit.
+**Private**: everything else, such as the packages `replica` and `streaming_source`, other members of public classes,
+and the wording of errors. It may change with any commit.
 
 The package has type hints (`py.typed`). A name is loaded when it is first used. If a package that it needs is missing,
 an InstallationError names the package and the interpreter.

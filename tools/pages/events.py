@@ -23,8 +23,9 @@ grouping rule and the kernels read (`EventType` in `replica/protocol/constants.p
   `UnknownEvent` and is counted instead.
 * A REFUSED event ends reading, whatever its flags are.
 * MYSQL_BEGIN and PAYLOAD are allowed in files. From a MariaDB primary they are refused.
-* Outside of groups, an event of a role that may not be there is refused, because the start of its transaction is
-  missing. Events with the IGNORABLE flag and the dummies of old servers are skipped.
+* Outside of groups, only the roles with "yes" in [the table of roles](#roles) are allowed. An event of another role is
+  refused there, because the start of its transaction is missing. Events with the IGNORABLE flag and the dummies of old
+  servers are skipped.
 
 A version means "since"; "read" means that the server reads the type, but does not write it. A source that is only a
 name is in sql/log_event.cc of MariaDB 10.11.18, `Log_event_type` in its sql/log_event.h. The files of MySQL 8.4 are in

@@ -65,7 +65,7 @@ utf8mb3, undefined codes, and bytes of an earlier character set.
 
 | `invalidText` | effect |
 | --- | --- |
-| `replace` (default) | each becomes U+FFFD, in UTF-8 each damaged sequence. SELECT shows `?` |
+| `replace` (default) | each such byte becomes U+FFFD, in UTF-8 each damaged sequence. SELECT shows `?` |
 | `error` | the query stops with an error that names the table, the column and the offset |
 
 Strings are always valid UTF-8. In a multi-byte set, the number of U+FFFD may differ from the number of the server's
@@ -75,8 +75,8 @@ CHARSET=binary`) are read as UTF-8. If two labels become equal, the column is re
 ## Where a column's definition comes from
 
 With `binlog_row_metadata=FULL`, the binlog has names, signs, character sets, labels and keys, also for old rows.
-Otherwise the connector reads information_schema, which has the definition of now. It compares number, types, widths,
-digits, signs and character sets with the binlog, and a difference is an error.
+Otherwise the connector reads information_schema, which has the current definition. It compares number, types, widths,
+digits, signs and character sets of the columns with the binlog, and a difference is an error.
 
 * Without the catalog or the DDL, a VECTOR is BINARY with four bytes a component, little endian.
 * If information_schema prints `?` in a label, the connector asks for the label itself.

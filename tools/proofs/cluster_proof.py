@@ -301,7 +301,7 @@ class ClusterProof:
     # -- the judge ---------------------------------------------------------------------------------------------------
 
     def _judge(self, tables: list[str], ledger: Ledger) -> int:
-        """Bring in the rest without failures; return the number of rows, all of them equal."""
+        """Apply the remaining changes without failures, and return the number of rows. All of them have to be equal."""
         driver, end = self._open(None), time.monotonic() + LAST_S
         while True:
             states = driver.run_whole()

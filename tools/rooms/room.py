@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 CACHE = PROJECT / ".cache" / "rooms"
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE")
-"""How this machine reaches what it installs from, where its environment says so."""
+"""Variables of this machine's environment with the addresses of package servers and proxies, if they are set."""
 LIMIT_S = 2400
-"""What a room on a busy machine may take, with everything to be installed."""
+"""Longest run of a room on a busy machine, including all installations."""
 
 
 class Ran(NamedTuple):

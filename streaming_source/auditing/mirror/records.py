@@ -44,12 +44,12 @@ COLUMNS: Final[Columns] = (
     ("target", "STRING", "the target, with the version that was compared"),
     ("audited_position", "STRING", "GTID position that both sides were compared at"),
     ("audit", "STRING", "equal, not equal, left out, repaired, or not repaired"),
-    ("source_rows", "BIGINT", "rows of the table there"),
+    ("source_rows", "BIGINT", "rows of the table at the position"),
     ("target_rows", "BIGINT", "rows of the target"),
     (
         "counts",
         "MAP<STRING, BIGINT>",
-        "rows that are missing, extra, different and doubled; of a repair: asked for, and changed since",
+        "rows that are missing, extra, different and doubled; of a repair: requested rows, and rows changed since",
     ),
     ("seconds", "DOUBLE", "how long it took"),
     ("reason", "STRING", "why the table was left out or not repaired"),
@@ -150,13 +150,13 @@ MOST_ROWS: Final = 100_000
 
 REPAIR_COLUMNS: Final = (
     ("id", "STRING", "the request"),
-    ("asked_at", "TIMESTAMP", "when it was left"),
-    ("mirror", "STRING", "which mirror is asked: the id of its query"),
+    ("asked_at", "TIMESTAMP", "when the request was written"),
+    ("mirror", "STRING", "the mirror that has to repair the rows: the id of its query"),
     ("source_database", "STRING", "database of the table on the server"),
     ("source_table", "STRING", "its name there"),
-    ("position", "STRING", "GTID position that the rows are of"),
+    ("position", "STRING", "GTID position of the rows"),
     ("batch", "BIGINT", "the last micro-batch that was in the target then"),
-    ("key", "ARRAY<STRING>", "columns of the target that tell rows apart"),
+    ("key", "ARRAY<STRING>", "columns of the target that identify a row"),
     ("rows", "BINARY", "the rows, as an Arrow stream"),
 )
 """Name, type and meaning of each column."""

@@ -165,7 +165,7 @@ def numbered(partitions: Iterable[InputPartition]) -> list[InputPartition]:
     return [NumberedPartition(part.ranges, number) for number, part in enumerate(changes)]
 
 
-# A column that was added without the binlog shows in no statement, but in the table maps of rows. So the manifest has
+# If a column was added without the binlog, no statement shows it, but the table maps of rows do. So the manifest has
 # the table maps of each table, and the errors of tables whose rows are left out.
 
 

@@ -1,6 +1,6 @@
 """Reader of a range of the binlog whose tasks make manifests.
 
-It has a file of its own because it needs the server's login. A task of a stream needs none, and starts a third of a
+It has a file of its own because it needs the server's login. A task of a stream needs no login, and starts a third of a
 second earlier without it.
 """
 

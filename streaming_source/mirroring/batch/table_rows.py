@@ -191,7 +191,7 @@ def numbered(columns: tuple[TableColumn, ...]) -> StructType:
 
 
 def parts_of_table(batch: DataFrame, name: TableName, rows: int) -> DataFrame:
-    """Return the partitions of a micro-batch, each followed by its row of the table, in tasks for `rows` rows."""
+    """Return the manifest rows of partitions, each followed by that of the table in it, in tasks for `rows` rows."""
     from pyspark.sql import functions as f
 
     here = (f.col("database") == name[0]) & (f.col("table") == name[1]) & f.col(KNOWN).isNotNull()

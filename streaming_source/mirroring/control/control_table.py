@@ -69,8 +69,12 @@ _WITH_THE_DEFINITION: Final = (
         "STRING",
         "why the target may lack changes by a foreign key, so that the table needs a re-snapshot",
     ),
-    ("deferred_cascade", _DEFERRED, "cascades into the target that are still to be applied: after which position"),
-    ("target_names", _TEXTS, "names of columns in the target, by their current names, if statements renamed them"),
+    (
+        "deferred_cascade",
+        _DEFERRED,
+        "cascades into the target that are still to be applied, with the position after which they may lie",
+    ),
+    ("target_names", _TEXTS, "for columns that statements renamed: the name in the target, by the current name"),
     ("created_at", "TIMESTAMP", "when the target was created"),
 )
 _BEFORE: Final = "STRUCT<{}>".format(
@@ -109,7 +113,7 @@ COLUMNS: Final = (
     ("updated_at", "TIMESTAMP", "when this row was last written"),
     ("error", "STRING", "why the table was suspended, or needs a re-snapshot"),
     *_OF_THE_DEFINITION,
-    ("again", "STRING", "the word of resnapshot for which the target was last created"),
+    ("again", "STRING", "the word after the @ of `resnapshot` for which the target was last created"),
     ("rules", "STRING", "the rule of the table, as JSON; NULL if the table is copied unchanged"),
     ("waits_for", "STRING", "the request for a re-snapshot that has not begun yet"),
     ("tries", "INT", "number of snapshots that were begun again since the table was last current"),
@@ -468,7 +472,7 @@ def control_of(
     Args:
         spark: a session that sees the control table.
         call: the function that the user called, for errors.
-        into: the template of the targets' names; or
+        into: the template of the targets' names. Not needed with `control`.
         control: the name of the control table.
         catalog: the Iceberg catalog that has the control table. Without it, the formats are searched for the control
             table, and then the catalogs that this process knows.

@@ -91,8 +91,8 @@ def mirror_report(
     Args:
         spark: a session that sees the control table.
         file: the file to write, on the disk of the driver. An existing file is replaced.
-        into: the template that the mirror was started with; or
-        control: the name of its control table.
+        into: the template that the mirror was started with. Not needed with `control`.
+        control: the name of the control table of the mirror.
         icebergCatalog: the catalog of a mirror with `format="iceberg"`, as `mirror` takes it. A process that has called
             `mirror` already knows the catalog.
 

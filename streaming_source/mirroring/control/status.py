@@ -48,8 +48,8 @@ def mirror_status(
 
     Args:
         spark: a session that sees the control table.
-        into: the template that the mirror was started with; or
-        control: the name of its control table.
+        into: the template that the mirror was started with. Not needed with `control`.
+        control: the name of the control table of the mirror.
         icebergCatalog: the catalog of a mirror with `format="iceberg"`, as `mirror` takes it. A process that has called
             `mirror` already knows the catalog.
 
@@ -144,8 +144,8 @@ def mirror_tables(
 
     Args:
         spark: a session that sees the targets.
-        into: the template that the mirror was started with; or
-        control: the name of its control table.
+        into: the template that the mirror was started with. Not needed with `control`.
+        control: the name of the control table of the mirror.
         icebergCatalog: the catalog of a mirror with `format="iceberg"`, as `mirror` takes it. A process that has called
             `mirror` already knows the catalog.
         tables: the tables to read, as database.table. Unset: all tables with the state `current`.

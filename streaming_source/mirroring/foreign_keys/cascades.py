@@ -332,8 +332,8 @@ class Cascades:
                 began = dict.fromkeys(scope, end.position)  # the other tables are complete at this position
                 began |= {name: GtidPosition.parse(one.began) for name, one in ready.items()}
                 walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), in_scope, rows.keys(), began)
-                # A snapshot already includes what tables outside the mirror lost before it began. So these tables count
-                # only if they were touched during a snapshot (`foreign`).
+                # A snapshot already includes the rows that tables outside the mirror lost before it began. So these
+                # tables count only if they were touched during a snapshot (`foreign`).
                 foreign = any(one.foreign for one in ready.values())
                 walk.go({name: bits for name, bits in facts.touched.items() if foreign or name in rows})
                 errors = self._done(spark, walk, rows, links)

@@ -319,7 +319,7 @@ class FoundRows:
 
 
 def merge_of_found(target: str, keys: Sequence[str], nulls: Sequence[str], mode: Mode) -> str:
-    """Return the MERGE of found rows from `{gone}`, the name that the caller fills in.
+    """Return the MERGE of found rows. The caller replaces `{gone}` by the source of the MERGE.
 
     The MERGE ends rows with `deleted`. In other rows it sets each column to NULL whose flag (n0, …) is true.
     """

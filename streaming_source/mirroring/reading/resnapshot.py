@@ -96,8 +96,8 @@ def mirror_resnapshot(
     Args:
         spark: a session that sees the control table.
         tables: the tables, as database.table.
-        into: the template that the mirror was started with; or
-        control: the name of its control table.
+        into: the template that the mirror was started with. Not needed with `control`.
+        control: the name of the control table of the mirror.
         icebergCatalog: the catalog of a mirror with `format="iceberg"`, as `mirror` takes it. A process that has called
             `mirror` already knows the catalog.
 

@@ -120,7 +120,8 @@ def _check_hashes(table: TableSchema, rule: TableRule) -> None:
     for column in table.columns:
         if column_key(column.name) in hashes and column.data_type not in HASHED:
             raise ConfigError(
-                f"the rule of {table.name} hashes {column.name}, and a {column.data_type.upper()} has several texts.",
+                f"the rule of {table.name} hashes {column.name}, and equal values of a "
+                f"{column.data_type.upper()} may have different texts.",
                 hint="Leave it out, or mask it.",
             )
 

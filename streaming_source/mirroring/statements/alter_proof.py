@@ -300,11 +300,11 @@ def is_ambiguous(column: ColumnSchema) -> bool:
 
 
 def sharp_indexes(definition: TableSchema, indexes: Sequence[TableIndex]) -> list[TableIndex]:
-    """Return the indexes without a column of which two values look alike."""
+    """Return the indexes over columns whose values all look different in a target."""
     ambiguous = {column_key(column.name) for column in definition.columns if is_ambiguous(column)}
     return [index for index in indexes if not any(column_key(part.column) in ambiguous for part in index.parts)]
 
 
 def ambiguous_names(columns: Iterable[ColumnSchema]) -> list[str]:
-    """Return the names of columns of which two values look alike."""
+    """Return the names of columns with two values that look alike in a target."""
     return [column.name for column in columns if is_ambiguous(column)]

@@ -77,7 +77,7 @@ def ordered(names: Mapping[str, str], others: Collection[str] = ()) -> list[tupl
 
 
 def composed(names: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
-    """Return the names before two statements by the names after both.
+    """Return the renames of two statements together. A rename maps the name after a statement to that before it.
 
     Args:
         names: for the second statement, the names before it by the names after it.

@@ -194,7 +194,7 @@ class DdlApplier:
         return last is not None and last.seq_no >= gtid.seq_no
 
     def _check_early(self, statement: StatementRow, effect: TargetEffect) -> None:
-        """Let the table wait for a re-snapshot if a statement in the definition also affects rows or columns.
+        """Let the table wait for a re-snapshot if a statement that the definition includes affects rows or columns.
 
         The first rows of the table are older than the definition, so they may have another definition.
         """

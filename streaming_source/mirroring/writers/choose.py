@@ -23,8 +23,8 @@ FORMATS: Final[dict[str, TargetFormat]] = {
 def format_of(name: str) -> TargetFormat:
     """Return the format of a target or control table by its name.
 
-    The format is Delta, unless the first part of a folder's name has another, or the first part names a catalog of
-    Iceberg.
+    The format is Delta, unless the first part of a folder's name is another format, or the first part names a catalog
+    of Iceberg.
     """
     if is_iceberg(name):
         return FORMATS[IcebergFormat.name]

@@ -53,7 +53,7 @@ def test_the_control_table_is_as_the_page_says() -> None:
 
 
 def test_the_arguments_are_those_of_the_call() -> None:
-    section = PAGE.partition("## Arguments")[2].partition("\n\nAll else")[0]
+    section = PAGE.partition("## Arguments")[2].partition("\n\nAll other")[0]
     told = re.findall(r"^\| `(\w+)` \|(?: `(\w+)`)?", section, re.MULTILINE)
     parameters = inspect.signature(mirror).parameters.values()
     assert [name for name, _ in told] == [p.name for p in parameters if p.name not in ("spark", "source")]
@@ -62,9 +62,9 @@ def test_the_arguments_are_those_of_the_call() -> None:
 
 
 def test_the_numbers_that_join_small_batches_are_those_of_the_code() -> None:
-    assert f"once {JOINED_ROWS:,} changes are there" in " ".join(PAGE.split())
+    assert f"as soon as {JOINED_ROWS:,} changes wait" in " ".join(PAGE.split())
     native, spark = (re.sub(r"(\d)(m?s)$", r"\1 \2", JOINED_FOR[writer]) for writer in ("native", "spark"))
-    told = f'or {native} after the one before (`maxTriggerDelay`; {spark} with `writer="spark"`)'
+    told = f'or {native} after the previous batch (`maxTriggerDelay`; {spark} with `writer="spark"`)'
     assert told in " ".join(PAGE.split())
 
 

@@ -49,7 +49,11 @@ def test_faults_are_repaired_and_newer_changes_stay(server_version: str, mirrore
         for statement in FAULTS:
             mirror.workbench.run(f"spark.sql({statement.format(target=f'{mirror.lake}.a')!r})")
         asked = mirror.workbench.run(AUDIT.format(control=control, server=server, repair=True))
-        assert asked == [False, {"missing": 2, "extra": 2, "different": 2, "doubled": 1}, "the mirror is asked for it"]
+        assert asked == [
+            False,
+            {"missing": 2, "extra": 2, "different": 2, "doubled": 1},
+            "the mirror was asked for the repair",
+        ]
         # What the audit found is changed meanwhile, so that its rows are old: missing, wrong and extra ones.
         primary.sql(
             "USE shop",

@@ -1,7 +1,7 @@
 """Log of a Delta table: commits with actions that delta-rs 1.6 does not write, and what it hides.
 
 A commit is a file under the number of the next version. It fails if another writer has taken the number. delta-rs does
-not tell the deletion vectors and the statistics of files as the log has them, so `logged_files` reads them from the
+not return the deletion vectors and the statistics of files as the log has them. So `logged_files` reads them from the
 last checkpoint and the commits after it.
 
 Protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md (actions, checkpoints).
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOG: Final = "_delta_log"
 _MARKED_STATS: Final = {"tightBounds": False}
-"""Limits of a file of which rows are marked as deleted may be those of deleted rows."""
+"""Statistics of a file with rows that are marked as deleted: the limits may be those of deleted rows."""
 
 
 class VersionTakenError(NativeWriteError):
@@ -75,8 +75,8 @@ def write_commit(folder: str, version: int, operation: str, actions: Sequence[Ac
 def is_over(folder: str, error: BaseException | None) -> bool:
     """Return True if a failed commit cannot arrive any more, so that its files can be removed.
 
-    A store may do a request after its client gave up: a commit that is not in the log now may be there later. On a disk
-    a failed commit is over, and so is one whose version another writer took.
+    A store may execute a request after its client gave up: a commit that is not in the log now may be there later. On a
+    disk a failed commit is over, and so is one whose version another writer took.
 
     Args:
         folder: the folder of the table.

@@ -31,6 +31,8 @@ cased = [one for one in characters if one.isalpha() and (one.lower() != one.uppe
 
 
 def other_case(letter):
+    if chance.random() < 0.1:
+        return chance.choice(cased)
     found = [one for one in (letter.upper(), letter.lower(), letter.title(), letter.casefold()) if len(one) == 1]
     return chance.choice([*found, letter])
 

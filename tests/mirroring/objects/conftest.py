@@ -11,8 +11,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
+from tests.fixtures.http_server import HttpServerError
 from tests.fixtures.jars import JarsMissingError
-from tests.fixtures.object_store import ObjectStore, ObjectStoreError, object_store_jars
+from tests.fixtures.object_store import ObjectStore, object_store_jars
 from tests.mirroring.mirrors import Mirrored
 from tests.mirroring.session import session_settings
 from tests.recipes.workbench import Workbench
@@ -34,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
         with ObjectStore(tmp_path_factory.mktemp("store")) as running:
             running.make_bucket(BUCKET)
             yield running
-    except (JarsMissingError, ObjectStoreError) as error:
+    except (HttpServerError, JarsMissingError) as error:
         pytest.fail(str(error), pytrace=False)
 
 

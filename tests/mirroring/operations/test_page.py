@@ -64,8 +64,8 @@ def test_the_arguments_are_those_of_the_call() -> None:
 def test_the_numbers_that_join_small_batches_are_those_of_the_code() -> None:
     assert f"as soon as {JOINED_ROWS:,} changes wait" in " ".join(PAGE.split())
     native, spark = (re.sub(r"(\d)(m?s)$", r"\1 \2", JOINED_FOR[writer]) for writer in ("native", "spark"))
-    told = f'or {native} after the previous batch (`maxTriggerDelay`; {spark} with `writer="spark"`)'
-    assert told in " ".join(PAGE.split())
+    text = f'or {native} after the previous batch (`maxTriggerDelay`; {spark} with `writer="spark"`)'
+    assert text in " ".join(PAGE.split())
 
 
 def test_the_metrics_are_those_of_the_code() -> None:

@@ -144,12 +144,13 @@ class _FileSchema:
         with contextlib.ExitStack() as stack:
             for group in _groups(self._schema, map(self._fitted, batches)):
                 if writer is None:
-                    dictionaries = self._dictionaries(group)
+                    sample = group.slice(0, SAMPLE_ROWS)
+                    dictionaries = self._dictionaries(sample)
                     writer = stack.enter_context(
                         pq.ParquetWriter(
                             stack.enter_context(new_file()),
                             self._schema,
-                            compression=self._codecs(group, dictionaries),
+                            compression=self._codecs(sample, dictionaries),
                             use_dictionary=dictionaries,
                             write_statistics=sorted(self._columns.limited),
                             store_schema=False,
@@ -173,22 +174,21 @@ class _FileSchema:
                 raise NativeWriteError(f"its column {field.name} is NOT NULL, and a row has no value for it")
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _dictionaries(self, group: pa.Table) -> list[str]:
+    def _dictionaries(self, sample: pa.Table) -> list[str]:
         """Return the columns that get a dictionary.
 
         If values hardly repeat, Arrow would build a dictionary and discard it.
         """
         import pyarrow.compute as pc
 
-        sample = group.slice(0, SAMPLE_ROWS)
         names = sorted(self._columns.dictionary)
         return [name for name in names if 2 * pc.count_distinct(sample.column(name)).as_py() <= sample.num_rows]
 
-    def _codecs(self, group: pa.Table, dictionaries: Iterable[str]) -> dict[str, str]:
+    def _codecs(self, sample: pa.Table, dictionaries: Iterable[str]) -> dict[str, str]:
         """Return the codec by the path of a column: none if Snappy hardly shrinks its values."""
         found = {}
-        for field in group.schema:
-            shrinks = field.name in dictionaries or _shrinks(group.column(field.name).chunk(0)[:SAMPLE_ROWS])
+        for field in sample.schema:
+            shrinks = field.name in dictionaries or _shrinks(sample.column(field.name))
             found[_path(field)] = "snappy" if shrinks else "none"
         return found
 
@@ -258,11 +258,11 @@ def _path(field: pa.Field) -> str:
     return f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
 
 
-def _shrinks(sample: pa.Array) -> bool:
-    """Return whether Snappy shrinks the values of an array."""
+def _shrinks(sample: pa.ChunkedArray) -> bool:
+    """Return whether Snappy shrinks the values of a column."""
     import pyarrow as pa
 
-    values = pa.concat_arrays([sample]).buffers()[-1]  # a slice shares the buffers of the whole array
+    values = pa.concat_arrays(sample.chunks).buffers()[-1]  # a slice shares the buffers of the whole array
     if values is None or not values.size:
         return True
     return len(pa.Codec("snappy").compress(values)) <= (1 - LEAST_SAVED) * values.size

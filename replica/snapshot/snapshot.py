@@ -31,7 +31,7 @@ from replica.snapshot.watermark.primary import TEN_SECONDS
 from replica.snapshot.watermark.watch import SourceWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from replica.options.config import ReplicaConfig
@@ -125,6 +125,8 @@ class TableSnapshot:
     Attributes:
         blocked_tables: Tables that the last `advance` could not reconcile, because a statement after its position
             changed or dropped them. A later position may work, but the same position never does.
+        lost_tables: Tables whose rows the last `parts` could not return, with the reasons: its files are lost, and the
+            same rows cannot be read again. Empty unless errors are handled table by table.
         forward_only: Tables among `blocked_tables` whose row images lack columns (binlog_row_image), so that changes
             cannot be undone.
 
@@ -171,6 +173,7 @@ class TableSnapshot:
         self._names = SnapshotNames(*(view, self._list, self._wanted), self._ask, pace.host)
         self.blocked_tables: tuple[TableName, ...] = ()
         self.forward_only: tuple[TableName, ...] = ()
+        self.lost_tables: Mapping[TableName, str] = {}
         self._retries = TableRetries(pace, self._list, self._reconciler)
         self._reached = Frontier()
         self._first = FirstListing(0, 0)
@@ -305,14 +308,19 @@ class TableSnapshot:
             without: Tables of which the batch has no rows.
 
         Raises:
-            DataLossError: The batch's files are lost, and later changes of the tables prevent reading them again.
+            DataLossError: The batch's files are lost, and later changes of the tables prevent reading them again. If
+                errors are handled table by table, the tables are in `lost_tables` instead.
             ReplicaError: Any other error of reading the tables again.
         """
+        self.lost_tables = {}
         if after.rows == before.rows:
             return []
         name = BatchName(before, after, v.position)
         found = find_batch(self._spool.folder, name, ours=name.stem in self._spool.finished)
-        return self._ranges.make(name, v, transaction, without) if found is None else found
+        if found is not None:
+            return found
+        parts, self.lost_tables = self._ranges.make(name, v, transaction, without)
+        return parts
 
     def release(self, frontier: Frontier) -> None:
         """Remove the files of all committed batches, up to a frontier. A finished frontier also ends the threads."""

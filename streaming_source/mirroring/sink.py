@@ -8,6 +8,7 @@ machine, ends the query; Spark then repeats the micro-batch.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, PrerequisiteError, SchemaError
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.offsets.offset import SourceOffset
 
+_log = logging.getLogger(__name__)
 QUERY_ID = "sql.streaming.queryId"
 
 
@@ -132,9 +134,11 @@ class MirrorSink:
         batch.persist(kept_in(batch.sparkSession, self._settings))  # otherwise each action scans the binlog
         try:
             facts = collect_facts(batch)
+            waited = {row.waits_for for row in self._rows.values()}
             begun = beginnings.begin_resnapshots(end, self._start_of(batch.sparkSession, number))
             self._refuse(end)
             beginnings.begin_new(facts)
+            self._doubt_lost(facts, number)
             self._suspend_missing(batch.sparkSession, facts)
             works = self._works(batch, commit, facts, begun, beginnings.kept)
             self._work.follow(works)
@@ -145,7 +149,6 @@ class MirrorSink:
             batch.unpersist()
         now = dt.datetime.now(dt.UTC)
         lag = self._lag.at(now, self._commit_times(facts), end)
-        waited = {row.waits_for for row in self._rows.values()}
         for name in self._hidden(rows, end):
             rows[name] = suspended(rows[name], hidden_error(name))
         for name, row in rows.items():
@@ -258,6 +261,16 @@ class MirrorSink:
         for name, why in end.refused:
             if name in self._rows and self._rows[name].live:
                 self._rows[name] = suspended(self._rows[name], PrerequisiteError(why))
+
+    def _doubt_lost(self, facts: BatchFacts, number: int) -> None:
+        """Re-snapshot tables whose snapshot rows were lost before this micro-batch was applied."""
+        assert self._rows is not None  # noqa: S101
+        for name, why in facts.lost.items():
+            row = self._rows.get(name)
+            if row is not None and row.live:
+                why = f"the files with its snapshot rows were lost, and the same rows cannot be read again: {why}."  # noqa: PLW2901
+                _log.warning("%s: %s The table is re-snapshotted.", table_text(name), why)
+                self._rows[name] = doubted(row, number, why)
 
     def _suspend_missing(self, spark: SparkSession, facts: BatchFacts) -> None:
         """Suspend tables whose targets were dropped outside the mirror.

@@ -39,6 +39,7 @@ from streaming_source.planning.feed import ForgottenTransactions
 from streaming_source.planning.tables.table_rows import has_snapshot_rows
 from streaming_source.ranges.end import ReadingEnd
 from streaming_source.ranges.places import LONG_POLL_S, KeptLog, OffsetPlace, RelayPlaces
+from streaming_source.rows.partition import ChangePartition
 from streaming_source.sinks.query_lag import NewestCommit
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from streaming_source.planning.tables.table_rows import SnapshotRows
     from streaming_source.ranges.cutting import RangeCutter, SchemaStretch
     from streaming_source.ranges.places import Feed
-    from streaming_source.rows.partition import ChangePartition
 # `BatchRanges.partitions` takes the two offsets of a batch, planned by this process or an earlier one, and returns
 # partitions in stream order. It waits until the relay log has the range, as long as the replica keeps trying. Snapshot
 # rows that are valid at a place which this server's log lacks are an error.
@@ -119,14 +119,20 @@ class BatchRanges:
     ) -> list[ChangePartition]:
         if self._rows is None or not has_snapshot_rows(start, end):
             return []
-        if not last.exact:
-            raise DataLossError(
+        if last.exact:
+            parts, lost = self._rows.parts(start, end, self._places.head_at(last), stretches[-1].catalog)
+        else:
+            why = (
                 f"the batch up to {end.position} has snapshot rows of that position. This server has the transactions "
-                "of its domains in another order, so its tables never had this state.",
-                hint="Connect to the server that the batch was planned on, or start with a new checkpoint.",
+                "of its domains in another order, so its tables never had this state."
             )
-        parts = self._rows.parts(start, end, self._places.head_at(last), stretches[-1].catalog)
-        return self._cutter.of_tables(parts)
+            parts, lost = [], self._rows.lost(start, end, why)
+            if not lost:
+                raise DataLossError(
+                    why, hint="Connect to the server that the batch was planned on, or start with a new checkpoint."
+                )
+        of_lost = [ChangePartition((), tuple(lost.items()))] if lost else []
+        return self._cutter.of_tables(parts) + of_lost
 
 
 def _same_place(start: SourceOffset, end: SourceOffset) -> bool:

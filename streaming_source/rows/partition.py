@@ -21,7 +21,7 @@ from __future__ import annotations
 import mmap
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -265,9 +265,15 @@ ChangeRange: TypeAlias = "MappedRange | InlineRange"
 
 @dataclass(frozen=True)
 class ChangePartition(InputPartition):
-    """Adjacent ranges in the order of the stream, several if one would be too little work for a task."""
+    """Adjacent ranges in the order of the stream, several if one would be too little work for a task.
+
+    Attributes:
+        ranges: the ranges.
+        lost: tables whose snapshot rows the batch lacks, with the reasons, for a program that re-snapshots them.
+    """
 
     ranges: tuple[ChangeRange, ...]
+    lost: tuple[tuple[tuple[str, str], str], ...] = ()
 
     @property
     def size(self) -> int:
@@ -276,7 +282,7 @@ class ChangePartition(InputPartition):
 
     def inline(self) -> ChangePartition:
         """Return the same partition with all bytes inline."""
-        return ChangePartition(tuple(r.inline() if isinstance(r, MappedRange) else r for r in self.ranges))
+        return replace(self, ranges=tuple(r.inline() if isinstance(r, MappedRange) else r for r in self.ranges))
 
 
 @cache

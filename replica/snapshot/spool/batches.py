@@ -128,11 +128,17 @@ class BatchWriter:
                 part.last = table_id, block.width
         self._close(part)
 
-    def finish(self, name: BatchName) -> list[SpoolPart]:
-        """Make the batch durable under its name and return its parts."""
+    def finish(self, name: BatchName, *, complete: bool = True) -> list[SpoolPart]:
+        """Make the batch durable under its name and return its parts.
+
+        Args:
+            name: Identity of the batch.
+            complete: False if tables are left out. The batch then has no manifest, so `find_batch` does not find it
+                after a restart.
+        """
         folder = self._spool.folder
         paths = [_path(folder, name, number) for number in range(1 + len(self._taken))]
-        text = _manifest(name, self._files(), self._parts)
+        text = _manifest(name, self._files(), self._parts) if complete else b""
         self._spool.reserve(len(text))
         self._reserved += len(text)
         try:
@@ -142,18 +148,21 @@ class BatchWriter:
             for stored, _ in self._taken:
                 stored.sync()
             new = folder / f"{name.stem}.json.new"
-            write_file(new, [text], durable=True)
+            if complete:
+                write_file(new, [text], durable=True)
             self._path.rename(paths[0])
             for (stored, _), path in zip(self._taken, paths[1:], strict=True):
                 stored.move(path)
-            new.rename(folder / f"{name.stem}.json")
+            if complete:
+                new.rename(folder / f"{name.stem}.json")
             sync_directory(folder)
         except OSError as error:
             raise spool_error(folder, error) from error
         for stored, _ in self._taken:
             stored.hand_over()
         self._spool.give_back(self._reserved - self._at - len(text))  # event heads were not reserved
-        self._spool.finished.add(name.stem)
+        if complete:
+            self._spool.finished.add(name.stem)
         return [part._replace(path=paths[number]) for number, part in self._parts]
 
     def abandon(self) -> None:

@@ -17,7 +17,7 @@ from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.tables.match import difference
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
-from streaming_source.mirroring.batch.manifest import FAULT, KNOWN, MAPS, RANGE, STATEMENT, TOUCHED, TableMapRun
+from streaming_source.mirroring.batch.manifest import FAULT, KNOWN, LOST, MAPS, RANGE, STATEMENT, TOUCHED, TableMapRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +91,7 @@ class BatchFacts(NamedTuple):
     Attributes:
         databases: statements that name only a database, or no table clearly, by database.
         touched: the bits of `manifest.py` by table, including tables that the mirror does not select.
+        lost: tables whose snapshot rows are missing and cannot be read again, with the reasons.
         parts: the partitions with rows of a table, each with the table's known definition; both pickled, as in the
             manifest.
     """
@@ -99,6 +100,7 @@ class BatchFacts(NamedTuple):
     statements: dict[TableName, list[StatementRow]]
     databases: dict[str, list[StatementRow]]
     touched: dict[TableName, int]
+    lost: dict[TableName, str]
     parts: dict[TableName, list[PackedPart]]
 
 
@@ -110,6 +112,7 @@ def collect_facts(batch: DataFrame) -> BatchFacts:
     tables: dict[TableName, list[StatementRow]] = {}
     databases: dict[str, list[StatementRow]] = {}
     touched: dict[TableName, int] = {}
+    lost: dict[TableName, str] = {}
     for row in batch.collect():  # the row of a partition comes before those of its tables
         name, statement = (row["database"], row["table"]), row[STATEMENT]
         if row[RANGE] is not None:
@@ -119,6 +122,8 @@ def collect_facts(batch: DataFrame) -> BatchFacts:
             parts.setdefault(name, []).append((packed, bytes(row[KNOWN])))
         if row[TOUCHED] is not None:
             touched[name] = touched.get(name, 0) | row[TOUCHED]
+        elif row[LOST] is not None:
+            lost[name] = row[LOST]
         elif statement is None:
             found.setdefault(name, []).append(row)
         elif row["table"] is None:
@@ -127,7 +132,7 @@ def collect_facts(batch: DataFrame) -> BatchFacts:
             tables.setdefault(name, []).append(_statement(statement))
     names = {*found, *tables}
     changes = {name: _changes(found.get(name, ()), tables.get(name, ())) for name in names}
-    return BatchFacts(changes, tables, databases, touched, parts)
+    return BatchFacts(changes, tables, databases, touched, lost, parts)
 
 
 def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableChanges:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.source.batch.server import ServerRangeReader
 # The row of a partition has only `range`. The row of a table has numbers, its known definition, and its share of the
-# partition in `bytes`. The row of a statement has `statement`. The row of a touched table has `touched`. This order
+# partition in `bytes`. The row of a statement has `statement`. The row of a touched table has `touched`, and the row of
+# a table with lost snapshot rows has `lost`. This order
 # within a partition is fixed: a reader meets the partition before its tables.
 
 
@@ -51,6 +52,8 @@ MAPS: Final = "maps"
 """Table maps of the rows of a table (`manifest.py`)."""
 FAULT: Final = "fault"
 """Why rows of a table are left out of the micro-batch; NULL if none are."""
+LOST: Final = "lost"
+"""Why snapshot rows of a table are missing, and cannot be read again; NULL if all are there."""
 COLUMNS: Final = (
     ("database", "STRING"),
     ("table", "STRING"),
@@ -63,6 +66,7 @@ COLUMNS: Final = (
     (TOUCHED, "BIGINT"),
     (MAPS, "BINARY"),
     (FAULT, "STRING"),
+    (LOST, "STRING"),
     (KNOWN, "BINARY"),
     (RANGE, "BINARY"),
 )
@@ -113,11 +117,11 @@ def manifest_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 class NumberedPartition(ChangePartition):
     """Partition with its number in the micro-batch. The numbers have the order of the stream."""
 
-    number: int
+    number: int = 0
 
     def manifest(self, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
         """Yield the manifest of the partition."""
-        return read_manifest(ChangePartition(self.ranges), plan, self.number)
+        return read_manifest(ChangePartition(self.ranges, self.lost), plan, self.number)
 
 
 class ManifestStreamReader(ChangeStreamReader):
@@ -162,7 +166,7 @@ class ManifestSource(MariaDbBinlogSource):
 def numbered(partitions: Iterable[InputPartition]) -> list[InputPartition]:
     """Return the partitions of changes with their numbers."""
     changes = (part for part in partitions if isinstance(part, ChangePartition))
-    return [NumberedPartition(part.ranges, number) for number, part in enumerate(changes)]
+    return [NumberedPartition(part.ranges, part.lost, number) for number, part in enumerate(changes)]
 
 
 # If a column was added without the binlog, no statement shows it, but the table maps of rows do. So the manifest has
@@ -379,6 +383,7 @@ def read_manifest(partition: ChangePartition, plan: ReadPlan, number: int = 0) -
             walks.end()
     for name in maps.left_out:
         tables.setdefault(name, _Listed())
+    lost = [{"database": database, "table": table, LOST: why} for (database, table), why in partition.lost]
     catalog = plan.tables.catalog
     size = partition.size / max(1, sum(each.rows for each in tables.values()))
     rows = [
@@ -390,8 +395,8 @@ def read_manifest(partition: ChangePartition, plan: ReadPlan, number: int = 0) -
     done = [
         {"database": name.database, "table": name.table, TOUCHED: bits} for name, bits in sorted(touched.bits.items())
     ]
-    if ranges or done:
-        yield manifest_batch([*ranges, *rows, *statements, *done])
+    if ranges or done or lost:
+        yield manifest_batch([*ranges, *rows, *statements, *done, *lost])
     exempt_imports_from_collection()
 
 

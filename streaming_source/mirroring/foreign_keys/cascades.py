@@ -189,7 +189,7 @@ _PAST: Final = (
 RESNAPSHOT_EVERY_S: Final = 600.0
 """Seconds between two re-snapshots of a table because of its foreign keys, so that a persistent cause costs little."""
 
-_NOTHING: Final = BatchFacts({}, {}, {}, {}, {})
+_NOTHING: Final = BatchFacts({}, {}, {}, {}, {}, {})
 
 _log = logging.getLogger(__name__)
 

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from replica.errors import ConfigError, PrerequisiteError
 from replica.protocol.gtid import Gtid
 from replica.schema.patterns import matcher, table_text
-from replica.snapshot.frontier import Frontier
+from replica.snapshot.frontier import NOTHING, Frontier
 from streaming_source.offsets.reading_requests import RequestedTables
 from streaming_source.planning.tables.keys import NAMED, ChangedKeys, first_rename
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
 from streaming_source.sinks.query_lag import progress_json, progress_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
@@ -81,6 +81,9 @@ class RowReading(Protocol):
     def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
         """Reconcile waiting rows with V and write them to disk; None if no rows can be delivered now."""
         ...
+
+    lost_tables: Mapping[TableName, str]
+    """Tables whose rows the last `parts` could not return, with the reasons."""
 
     def parts(
         self, before: Frontier, after: Frontier, v: RelayHead, *, without: Collection[TableName]
@@ -420,17 +423,40 @@ class SnapshotRows:
 
     def parts(
         self, start: SourceOffset, end: SourceOffset, head: RelayHead, catalog: CatalogChanges
-    ) -> list[MappedRange]:
-        """Return the snapshot rows between two offsets, as of `head`, the place at which the second offset ends."""
+    ) -> tuple[list[MappedRange], dict[TableName, str]]:
+        """Return the snapshot rows between two offsets, as of `head`, the place at which the second offset ends.
+
+        The second value has the tables whose rows were lost and cannot be read again, with the reasons. Without a
+        request folder this is an error.
+        """
         before, after = start.snapshot, end.snapshot
         if before is None or after is None:
-            return []
+            return [], {}
         reading = self._running(after)  # also after the last row, because lost rows are read again
         planned = bool(self._steps) and (self._steps[0][0], self._steps[-1][1]) == (before, after)
         steps = self._steps if planned else [(before, after)]
         without = {name for name, _ in end.refused}
-        parts = [part for one, other in steps for part in reading.parts(one, other, head, without=without)]
-        return [range_of(part, end, catalog) for part in parts]
+        parts: list[SpoolPart] = []
+        lost: dict[TableName, str] = {}
+        for one, other in steps:
+            parts += reading.parts(one, other, head, without=without)
+            lost |= reading.lost_tables
+        for name, why in lost.items():
+            _log.error("%s: the files with snapshot rows are lost, and %s", table_text(name), why)
+        return [range_of(part, end, catalog) for part in parts if part.table not in lost], lost
+
+    def lost(self, start: SourceOffset, end: SourceOffset, why: str) -> dict[TableName, str]:
+        """Return the tables with snapshot rows between two offsets, if no row of them can be read.
+
+        Returns:
+            The tables with the reason; empty if the query has no request folder, so that the reason is an error.
+        """
+        before, after = start.snapshot, end.snapshot
+        if self._requests is None or before is None or after is None:
+            return {}
+        names = {name for name, _ in (*before.open, *after.open)} | set(self._tables.catalog)
+        reached = {name: (before.reached(name), after.reached(name)) for name in names}
+        return {name: why for name, (one, other) in reached.items() if one is not None and other not in (one, NOTHING)}
 
     def release(self, end: SourceOffset) -> None:
         """Release the rows before an offset, because Spark will not ask for them again."""

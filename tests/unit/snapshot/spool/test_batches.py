@@ -154,6 +154,14 @@ def test_a_restart_finds_the_parts_of_the_batch_and_of_no_other(tmp_path: Path) 
     assert find_batch(tmp_path / "elsewhere", NAME) is None
 
 
+def test_a_batch_without_some_tables_is_not_found_after_a_restart(tmp_path: Path) -> None:
+    writer = BatchWriter(open_spool(tmp_path), 0, LAST)
+    writer.write(T, [block_of([1], table_map=int_map(1) + bytes((4, 1, 1)))])
+    parts = writer.finish(NAME, complete=False)
+    assert [row for part in parts for row in rows_of(part)] == [("t", 1)]
+    assert find_batch(tmp_path, NAME) is None
+
+
 def test_what_is_damaged_or_lost_is_no_batch(tmp_path: Path) -> None:
     written(open_spool(tmp_path))
     rows, manifest = tmp_path / f"{NAME.stem}.rows", tmp_path / f"{NAME.stem}.json"

@@ -112,6 +112,8 @@ class FakeTables:
     """What reads the tables, `chunk` rows at a time. Its answers follow from frontier and place alone."""
 
     blocked_tables = ()
+    lost_tables: dict[tuple[str, str], str]
+    """Tables whose rows cannot be read again, with the reasons."""
     rekeyed: tuple[tuple[str, str], ...] = ()
     """Tables that are not read on, as threads find that their keys are others."""
     other_keys: tuple[tuple[str, str], ...] = ()
@@ -121,6 +123,7 @@ class FakeTables:
         self._feed = feed
         self.refused: dict[tuple[str, str], str] = {}
         """Tables that cannot be read, with the reasons."""
+        self.lost_tables = {}
         self._chunk = chunk
         self.names = tuple(OWN_ROWS)
         """Those that are asked for."""

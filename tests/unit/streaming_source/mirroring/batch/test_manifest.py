@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from streaming_source.mirroring.batch.manifest import (
     DELETES,
     INSERTS,
     KNOWN,
+    LOST,
     RANGE,
     STATEMENT,
     TOUCHED,
@@ -20,6 +22,7 @@ from streaming_source.mirroring.batch.manifest import (
     manifest_schema,
     read_manifest,
 )
+from streaming_source.mirroring.batch.manifest import numbered as numbered_parts
 from streaming_source.mirroring.batch.table_rows import RowsOfTable, numbered
 from streaming_source.rows.partition import ChangePartition, MappedRange, ReadRows
 from streaming_source.rows.read_plan import ReadPlan
@@ -132,6 +135,14 @@ def test_typed_rows_have_the_tables_columns() -> None:
     found = [(row["op"], row["after"]) for batch in batches for row in batch.to_pylist()]
     assert len(found) == 4
     assert all(op == "insert" and set(after) == {"a", "b", "c"} for op, after in found)
+
+
+def test_tables_whose_snapshot_rows_are_lost_come_with_the_reason_into_tasks() -> None:
+    planned = [replace(partition(), lost=((("shop", "orders"), "it was altered"),)).inline()]
+    (part,) = numbered_parts(planned)
+    (row,) = [row for batch in part.manifest(PLAN) for row in batch.to_pylist() if row[LOST] is not None]
+    assert (row["database"], row["table"], row[LOST]) == ("shop", "orders", "it was altered")
+    assert row[RANGE] is row[KNOWN] is row[TOUCHED] is None
 
 
 def test_values_of_read_rows_come_alone_and_those_of_changes_do_not_come() -> None:

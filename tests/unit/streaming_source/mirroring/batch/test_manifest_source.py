@@ -27,7 +27,7 @@ def test_tasks_make_manifests_and_have_no_options() -> None:
     assert isinstance(reader, ManifestStreamReader)
     packed = pickle.dumps(reader)
     assert b"secret word" not in packed
-    found = list(pickle.loads(packed).read(NumberedPartition(partition().ranges, 7)))  # noqa: S301  (it was made above)
+    found = list(pickle.loads(packed).read(NumberedPartition(partition().ranges, number=7)))  # noqa: S301  (it was made above)
     assert found == list(read_manifest(partition(), PLAN, 7)) != list(read_manifest(partition(), PLAN))
 
 

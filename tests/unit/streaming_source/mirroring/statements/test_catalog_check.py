@@ -27,7 +27,7 @@ COLUMNS = (
     ColumnSchema(name="e", data_type="enum", column_type="enum('x','y')", labels=("x", "y"), charset="utf8mb4"),
 )
 TABLE = TableSchema(database="shop", table="t", columns=COLUMNS, primary_key=(0,))
-NOTHING = BatchFacts({}, {}, {}, {}, {})
+NOTHING = BatchFacts({}, {}, {}, {}, {}, {})
 
 
 def row(table: TableSchema = TABLE) -> ControlRow:
@@ -42,7 +42,7 @@ def end(number: int) -> SourceOffset:
 
 
 def statements() -> BatchFacts:
-    return BatchFacts({}, {NAME: [None]}, {}, {}, {})  # type: ignore[list-item]  # (only that there is one)
+    return BatchFacts({}, {NAME: [None]}, {}, {}, {}, {})  # type: ignore[list-item]  # (only that there is one)
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.errors import ConfigError
+from replica.errors import ConfigError, DataLossError
 from replica.snapshot.frontier import NOTHING, Frontier
 from streaming_source.offsets.reading_requests import RequestedTables, RequestFolder, ResnapshotRequest
 from streaming_source.options.reading_options import ResnapshotOption
 from streaming_source.planning.tables import table_rows
+from streaming_source.ranges.places import OffsetPlace
 from streaming_source.rows.read_plan import FIRST_ORDINAL
 from tests.unit.streaming_source.feeds.relay_feed import plan
 from tests.unit.streaming_source.feeds.row_feed import Group, again, offset, small
@@ -340,6 +341,44 @@ def test_a_request_of_a_crash_is_taken_once_and_one_that_comes_while_tables_are_
     last = run(planner, feed, begun, sink)
     assert last.asked is None
     assert folder.waiting() == []
+
+
+def first_rows(planner: ChangePlanner) -> tuple[SourceOffset, SourceOffset]:
+    """Return the beginning and the end of the first batch with snapshot rows; the first table is empty."""
+    anchor = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    start = planner.latest_offset(again(anchor), bounded=True)
+    return start, planner.latest_offset(again(start), bounded=True)
+
+
+def test_rows_that_are_lost_are_left_out_with_the_reason_where_a_program_re_snapshots_them(
+    feed: TableFeed, tmp_path: Path
+) -> None:
+    reading = FakeTables(feed, chunk=100)
+    planner = reading_planner(feed, reading, requests=RequestFolder(tmp_path / "requests"))
+    start, end = first_rows(planner)
+    whole = planner.partitions(again(start), again(end))
+    reading.lost_tables = {T: "it was altered"}
+    found = planner.partitions(again(start), again(end))
+    assert [part.lost for part in found if part.lost] == [((T, "it was altered"),)]
+    assert sum(part.size for part in found) < sum(part.size for part in whole)
+    assert not any(part.lost for part in whole)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_rows_of_a_position_that_this_server_never_had(
+    feed: TableFeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    requests = RequestFolder(tmp_path / "requests") if asked else None
+    planner = reading_planner(feed, FakeTables(feed, chunk=3), requests=requests)
+    start, end = first_rows(planner)
+    monkeypatch.setattr(OffsetPlace, "exact", property(lambda _: False))
+    if asked:
+        (part,) = planner.partitions(again(start), again(end))
+        assert [name for name, _ in part.lost] == [T]
+        assert part.ranges == ()
+        return
+    with pytest.raises(DataLossError, match="never had this state"):
+        planner.partitions(again(start), again(end))
 
 
 def test_what_is_no_request_is_named(feed: TableFeed, tmp_path: Path) -> None:

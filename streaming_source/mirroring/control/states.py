@@ -41,7 +41,7 @@ class StateEvent(enum.Enum):
 
     COMPLETED = "a batch ends: the snapshot is complete, and no cascade is left to apply"
     INCOMPLETE = "a batch ends: the snapshot is running, or a cascade is left to apply"
-    DOUBTED = "the table needs a re-snapshot: statements, another definition of rows, changes without rows, lost snapshot rows"
+    DOUBTED = "the table needs a re-snapshot: statement, other definition, change without rows, lost snapshot rows"
     REFUSED = "the table cannot continue"
     FAULTED = "the target could not be written, for a reason that may be transient"
     DROPPED = "DROP TABLE, or RENAME to another name"

@@ -29,7 +29,7 @@ class Role(IntEnum):
         role.meaning = meaning
         return role
 
-    STRANGER = 0, "a type without a row, which is skipped only if its header says that it may be ignored"
+    STRANGER = 0, "an unknown type, which is skipped only if its header says that it may be ignored"
     REFUSED = 1, "nothing writes it any more; never skipped, because it may hold changes"
     CONTROL = 2, "about the binlog itself: outside of every group, wherever it stands"
     PASSED = 3, "holds no change: allowed anywhere"

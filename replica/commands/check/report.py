@@ -119,7 +119,7 @@ def _conclusion(report: Report) -> str:
         return click.style("ready", fg="green") + f" ({shown})"
     if report.missing and report.tables is not None:
         refused = len({result.check for result in report.missing})
-        return click.style(f"{refused} in the way", fg="red") + f" ({shown})"
+        return click.style(f"{refused} failed", fg="red") + f" ({shown})"
     if report.missing:
         return click.style(f"{len(report.missing)} missing", fg="red") + f" ({shown})"
     return click.style("FAILED", fg="red") + f" {one_line(str(report.error))}"

@@ -181,7 +181,7 @@ SPATIAL_TYPES = (
         key=None,
         kind=Kind.GEOMETRY,
         written=lambda *_: "GEOMETRY",
-        remarks="SRID (4 bytes, little endian), then WKB; apart under `geometry=spark`.",
+        remarks="SRID (4 bytes, little endian), then WKB; two fields under `geometry=spark`.",
     ),
 )
 

@@ -30,7 +30,7 @@ def test_each_table_has_a_line_refusals_first_and_a_sum() -> None:
     assert report.error is not None
     assert report.error.exit_code == 21
     *_, conclusion, _, end = lines([report], encoding="utf-8")
-    assert "1 in the way" in conclusion
+    assert "1 failed" in conclusion
     assert end == "ready to replicate; NOT ready to begin with the tables (the tables of db1:3306: exit code 21)"
 
 

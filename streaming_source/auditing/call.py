@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Any
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import table_named, table_text
 from streaming_source.auditing.comparison import Comparison, rechecks
-from streaming_source.auditing.copies import as_table, position_now, source_options, value_policy
+from streaming_source.auditing.copies import (
+    control_named,
+    in_catalog,
+    position_now,
+    source_options,
+    value_policy,
+)
 from streaming_source.auditing.mirror.from_mirror import mirrored_copies, mirrored_rows
 from streaming_source.auditing.mirror.records import RepairingMirror, make_records, make_requests, write_records
 from streaming_source.auditing.result import AuditResult, LeftOut, TableAudit
 from streaming_source.driver.own_session import own_session
+from streaming_source.sinks.iceberg.catalogs import is_iceberg, register
 from streaming_source.sinks.queries import side_by_side
 from streaming_source.transforms.hashes import read_hash_key
 
@@ -58,6 +65,7 @@ def audit(
     record: bool = True,
     repair: bool = False,
     hashKeyFile: str | None = None,  # noqa: N803  (as the mirror spells it)
+    icebergCatalog: str | Mapping[str, str] | None = None,  # noqa: N803
     **source: object,
 ) -> AuditResult:
     """Check whether tables of a server are equal to their copies in the lakehouse, all at one GTID position.
@@ -67,7 +75,8 @@ def audit(
     Args:
         spark: a session that can read the copies.
         tables: the copy of each table, by database.table. A copy is a name in the catalog or the path of a Delta table,
-            with or without a version (`lake.orders@v12`), or a DataFrame.
+            with or without a version (`lake.orders@v12`), or a DataFrame. The version of an Iceberg table is the id of
+            a snapshot.
         mirror: instead of `tables`, the control table of a mirror. It has the copies, versions, keys and position.
         at: the GTID position of the copies. Unset: the current end of the binlog, for copies that do not change.
         keys: the columns that identify a row, by table. Unset: the primary key. () compares whole rows.
@@ -78,6 +87,8 @@ def audit(
             only read.
         repair: for a mirror, whether the audit asks it to correct the rows that differ. Audit again to see the outcome.
         hashKeyFile: for a mirror whose rules hash columns, the file with the key of all hashes.
+        icebergCatalog: the catalog of a mirror with `format="iceberg"`, as `mirror` takes it. A process that has called
+            `mirror` already knows the catalog. With `tables`, names of copies are tables of this catalog.
         source: options of the source, as `spark.read` takes them: host, user, passwordFile, …
 
     Returns:
@@ -87,6 +98,7 @@ def audit(
         ConfigError: an argument is invalid, or the server has not reached the position.
         SchemaError: the columns of a table and its copy do not match, or a table was altered after the position.
         PositionPurgedError: the server has removed the binlogs after the position.
+        StorageError: the Iceberg catalog cannot be reached.
         ReplicaError: any error of reading the tables.
     """
     for name, value, most in (("buckets", buckets, MOST_BUCKETS), ("shown", shown, MOST_SHOWN)):
@@ -104,10 +116,9 @@ def audit(
                 "rows whose columns are partly ignored cannot be repaired.", hint="Leave out ignore, or repair."
             )
         key = None if hashKeyFile is None else read_hash_key(hashKeyFile)
-        if _UNKEYED.lower() not in map(str.lower, compared.options):
-            compared = compared._replace(options={**compared.options, _UNKEYED: "whole"})
         compared = compared._replace(spark=own_session(spark))
-        return _of_mirror(compared, as_table(mirror), _by_name(keys or {}), key, record=record, repair=repair)
+        control = control_named(compared.spark, mirror, icebergCatalog)
+        return _of_mirror(compared, control, _by_name(keys or {}), key, record=record, repair=repair)
     if hashKeyFile is not None:
         raise ConfigError(
             "hashKeyFile is only for the targets of a mirror.", hint="Leave it out, or name its control table."
@@ -117,6 +128,9 @@ def audit(
             "only copies of a mirror can be repaired, because the mirror repairs them itself.",
             hint="Name its control table.",
         )
+    if icebergCatalog is not None and isinstance(tables, Mapping):
+        catalog = register(icebergCatalog)
+        tables = {table: in_catalog(copy, catalog) for table, copy in tables.items()}
     return _of_tables(compared, tables, _by_name(keys or {}), at)
 
 
@@ -160,6 +174,13 @@ def _of_mirror(
     record: bool,
     repair: bool,
 ) -> AuditResult:
+    if repair and is_iceberg(control):
+        raise ConfigError(
+            "an audit cannot repair Iceberg targets.",
+            hint="Leave out repair, and re-snapshot the tables that differ (mirror_resnapshot).",
+        )
+    if _UNKEYED.lower() not in map(str.lower, compared.options):
+        compared = compared._replace(options={**compared.options, _UNKEYED: "whole"})
     copies, left_out = mirrored_copies(compared.spark, control)
     if repair:
         make_requests(compared.spark, control)

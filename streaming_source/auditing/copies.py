@@ -15,6 +15,15 @@ from replica.handshake.start.start import server_position
 from streaming_source.driver.own_session import in_session
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.sinks.delta_folders import folder_without_delta, newest_version, read_delta
+from streaming_source.sinks.iceberg.catalogs import (
+    is_iceberg,
+    load_table,
+    name_in,
+    register,
+    registered,
+    table_exists,
+)
+from streaming_source.sinks.iceberg.snapshots import newest_snapshot, snapshot_rows
 from streaming_source.sinks.queries import first_line, unlogged_calls
 from streaming_source.source.batch.tables import POSITION
 
@@ -77,7 +86,8 @@ class ReadTarget(NamedTuple):
     """Copy that can be read.
 
     Attributes:
-        version: the version of `rows`, if the copy is a Delta table; else None.
+        version: the version of `rows` if the copy is a Delta table, the id of the snapshot if it is an Iceberg table;
+            else None.
     """
 
     name: str
@@ -90,6 +100,7 @@ def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
 
     Raises:
         ConfigError: `given` is not a name, a path or a DataFrame, or there is no such table.
+        StorageError: the catalog of an Iceberg table cannot be reached.
     """
     from pyspark.errors import AnalysisException
 
@@ -102,6 +113,10 @@ def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
         )
     named = _VERSIONED.fullmatch(given.strip())
     name = given.strip() if named is None else named[1]
+    if is_iceberg(name):
+        opened = load_table(name)
+        snapshot = newest_snapshot(opened) if named is None else int(named[2])
+        return ReadTarget(name, snapshot, snapshot_rows(spark, opened, name, snapshot))
     try:
         version: int | None
         if (folder := folder_without_delta(spark, as_table(name))) is not None:
@@ -116,6 +131,51 @@ def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
             hint="Name a table of the catalog, the folder of a Delta table, or give a DataFrame.",
         ) from error
     return ReadTarget(name, version, rows)
+
+
+def in_catalog(given: Any, catalog: str) -> Any:
+    """Return a copy with the full name of its table in an Iceberg catalog; paths and DataFrames as they are.
+
+    Args:
+        given: the copy, as in `audit`.
+        catalog: the name of a registered catalog.
+    """
+    if not isinstance(given, str) or _is_path(given) or is_iceberg(given):
+        return given
+    named = _VERSIONED.fullmatch(given.strip())
+    return name_in(catalog, given.strip()) if named is None else f"{name_in(catalog, named[1])}@v{named[2]}"
+
+
+def control_named(spark: SparkSession, given: str, catalog: str | Mapping[str, object] | None) -> str:
+    """Return the SQL name of a control table.
+
+    Args:
+        spark: a session that may see it.
+        given: its name or folder.
+        catalog: the Iceberg catalog that has it. Without it, the session is searched for the control table, and then
+            the catalogs that this process knows.
+
+    Raises:
+        ConfigError: `catalog` is invalid, or `given` is a folder.
+        StorageError: a catalog cannot be reached.
+    """
+    if catalog is not None:
+        if _is_path(given):
+            raise ConfigError(f"icebergCatalog is for tables, but {given} is a folder.", hint="Remove one of them.")
+        return str(in_catalog(given, register(catalog)))
+    name = as_table(given)
+    if is_iceberg(name) or _is_path(given) or not registered() or _is_in(spark, name):
+        return name
+    return next((full for known in registered() if table_exists(full := name_in(known, given))), name)
+
+
+def _is_in(spark: SparkSession, name: str) -> bool:
+    from pyspark.errors import PySparkException
+
+    try:
+        return bool(spark.catalog.tableExists(name))
+    except PySparkException:
+        return False
 
 
 def as_table(name: str) -> str:

@@ -37,6 +37,9 @@ NOT_COMPLETE: Final = 3
 @click.option("--mirror", metavar="TABLE", help="The control table of a mirror, instead of tables.")
 @click.option("--at", metavar="POSITION", help="The GTID position of the copies. Unset: the current end of the binlog.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the source: host=db1.")
+@click.option(
+    "--iceberg-catalog", "catalog", metavar="NAME", help="The catalog of Iceberg copies, in PyIceberg's configuration."
+)
 @click.option("--repair", is_flag=True, help="Ask the mirror to write the rows that differ as the server has them.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 def main(
@@ -45,17 +48,20 @@ def main(
     mirror: str | None,
     at: str | None,
     options: Sequence[str],
+    catalog: str | None,
     *,
     repair: bool,
     as_json: bool,
 ) -> None:
     """Compare tables of a MariaDB server with their copies in the lakehouse, at one GTID position.
 
-    FILE is TOML with the arguments of audit(): host, user, passwordFile, at, mirror, ignore, and [tables].
+    FILE is TOML with the arguments of audit(): host, user, passwordFile, at, mirror, ignore, [tables], and
+    [icebergCatalog].
     """
     try:
         arguments = read_arguments(file, tables=tables, mirror=mirror, at=at, options=options)
         arguments |= {"repair": True} if repair else {}
+        arguments |= {} if catalog is None else {"icebergCatalog": catalog}
         result = _run(arguments)
     except ReplicaError as error:
         click.echo(f"audit: {one_line(str(error))}", err=True)

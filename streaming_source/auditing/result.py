@@ -54,7 +54,8 @@ class TableAudit:
     Attributes:
         table: the table on the server, as database.table.
         target: the copy, as the caller or the control table names it.
-        version: the version of the copy that was read, if it is a Delta table.
+        version: the version of the copy that was read, if it is a Delta table; the id of the snapshot, if it is an
+            Iceberg table.
         position: the GTID position at which the table was read.
         source_rows: number of rows of the table at the position.
         target_rows: number of rows of the copy.

@@ -22,12 +22,12 @@ from streaming_source.mirroring.arguments import BY_LOWER, MOST_PARALLEL, PARALL
 from streaming_source.mirroring.control.target_names import TargetNames
 from streaming_source.mirroring.reading.resnapshot import requests_folder
 from streaming_source.mirroring.writers.choose import FORMATS
-from streaming_source.mirroring.writers.iceberg.catalogs import ICEBERG, kind_of, register
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
 from streaming_source.mirroring.writers.native.writer import check_deltalake
 from streaming_source.options.source_options import FORMER_NAMES, OPTIONS, SourceOptions
 from streaming_source.schema.target_modes import CURRENT, live_rows
 from streaming_source.sinks.delta import DELTA
+from streaming_source.sinks.iceberg.catalogs import ICEBERG, kind_of, register
 from streaming_source.sinks.storage import bucket_in, checked_options
 from streaming_source.transforms.hashes import read_hash_key
 from streaming_source.transforms.table_rules import table_rules
@@ -258,8 +258,6 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
             f"{given} writes tables of a catalog, but into or control is a folder.",
             hint='For example into="lake.{table}"; the catalog\'s warehouse has the files.',
         )
-    if wanted.name == ICEBERG and audited:
-        raise ConfigError(f"auditEvery does not read targets with {given} yet.", hint="Remove it.")
     modes = {rule.mode: pattern for pattern, rule in rules.given} or {CURRENT: ""}
     other = next((mode for mode in modes if mode not in wanted.modes), None)
     if other is not None:

@@ -2,8 +2,8 @@
 
 `mirrored_copies` returns one copy, with its position and key, for each table that is current, and the tables that
 cannot be compared, with the reason. It reads the control table once, so that all rows are from one moment. `version_of`
-finds the version of a target. `MirroredRows` makes rows of the table comparable with rows of its target. A table that
-is not a control table is an error.
+finds the version of a Delta target, and `snapshot_of` the snapshot of an Iceberg target. `MirroredRows` makes rows of
+the table comparable with rows of its target. A table that is not a control table is an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.errors import ConfigError, DataLossError
+from replica.errors import ConfigError, DataLossError, ReplicaError
 from replica.schema.known_tables import tables_from_json
 from replica.schema.patterns import table_text
 from replica.snapshot.check.facts import tables_above
@@ -21,6 +21,9 @@ from streaming_source.auditing.rows.columns import time_text
 from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS, live_rows
 from streaming_source.sinks.delta import known_folder
 from streaming_source.sinks.delta_folders import read_delta
+from streaming_source.sinks.iceberg.catalogs import is_iceberg, load_table, table_exists
+from streaming_source.sinks.iceberg.small_tables import small_rows
+from streaming_source.sinks.iceberg.snapshots import snapshot_of
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line
 from streaming_source.sinks.sql_text import identifier
 from streaming_source.sinks.storage import delta_table
@@ -108,6 +111,9 @@ _COLUMNS: Final = (
 )
 _FOREIGN_KEYS: Final = "foreign_keys"
 """Column that control tables of version 0.1 do not have. Their table definitions contain the foreign keys."""
+_CONTROL_HINT: Final = (
+    "It is beside the mirror's targets, and its name is mirror_control, unless the mirror sets another."
+)
 _CURRENT: Final = "current"
 _DROPPED: Final = "dropped"
 """State of a table that does not exist on the server any more, so its target has no counterpart."""
@@ -143,12 +149,12 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     from pyspark.errors import AnalysisException
 
     try:
-        table = read_delta(spark, control)
+        table = _control_rows(spark, control)
         rows = table.select(*_COLUMNS, *({_FOREIGN_KEYS} & set(table.columns))).collect()
     except AnalysisException as error:
         raise ConfigError(
             f"{control} is not the control table of a mirror: {first_line(error)}",
-            hint="It is beside the mirror's targets, and its name is mirror_control, unless the mirror sets another.",
+            hint=_CONTROL_HINT,
         ) from error
     parents = {(row["source_database"], row["source_table"]): _parents(row) for row in rows}
     copies, left_out = [], []
@@ -159,13 +165,21 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
         elif row["state"] == _CURRENT:
             try:
                 copies.append(_copy(spark, name, row, parents))
-            except DataLossError as error:
+            except ReplicaError as error:
                 left_out.append(LeftOut(name, str(error)))
             except SPARK_ERRORS as error:  # for instance a dropped target: the other tables are compared
                 left_out.append(LeftOut(name, f"its target cannot be read: {first_line(error)}"))
         elif row["state"] != _DROPPED:
             left_out.append(LeftOut(name, f"{row['state']}: {row['error'] or 'its snapshot is still running'}"))
     return copies, left_out
+
+
+def _control_rows(spark: SparkSession, control: str) -> DataFrame:
+    if not is_iceberg(control):
+        return read_delta(spark, control)
+    if not table_exists(control):
+        raise ConfigError(f"there is no control table {control}.", hint=_CONTROL_HINT)
+    return small_rows(spark, load_table(control), control)
 
 
 def _copy(
@@ -176,7 +190,7 @@ def _copy(
     ancestors = tables_above(name, parents)
     return MirroredCopy(
         table=table,
-        target=f"{row['target']}@v{version_of(spark, row['target'], row['mirror'], row['batch'])}",
+        target=f"{row['target']}@v{_version(spark, row['target'], row['mirror'], row['batch'])}",
         position=row["position"],
         keys=tuple(row["keys"] or ()),
         mirror=row["mirror"],
@@ -187,6 +201,18 @@ def _copy(
         ancestors=frozenset(ancestors),
         unknown=not ancestors <= parents.keys(),
     )
+
+
+def _version(spark: SparkSession, target: str, mirror: str, batch: int) -> int:
+    """Return the version of a Delta target, or the id of the snapshot of an Iceberg target.
+
+    Raises:
+        DataLossError: the target does not keep it any more.
+    """
+    if not is_iceberg(target):
+        return version_of(spark, target, mirror, batch)
+    snapshot: int = snapshot_of(load_table(target), target, mirror, batch).snapshot_id
+    return snapshot
 
 
 def _parents(row: Row) -> set[TableName]:

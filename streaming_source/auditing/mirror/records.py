@@ -2,7 +2,7 @@
 
 `write_records` appends an `AuditResult`, and `last_audits` returns the last row of each table. `request_repair` writes
 a request for the mirror, which repairs the rows between two of its batches. Only audits write these tables, so no write
-conflicts with the mirror's.
+conflicts with the mirror's. The tables have the format of the control table, Delta or Iceberg.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.sinks.delta import has_delta, known_folder, no_delta_error
 from streaming_source.sinks.delta_folders import append_rows, delta_folder, make_table, read_delta
+from streaming_source.sinks.iceberg.catalogs import is_iceberg, load_table, table_exists
+from streaming_source.sinks.iceberg.small_tables import SmallColumn, append_small, make_small, small_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -63,6 +65,9 @@ def beside(control: str, suffix: str) -> str:
 
 def make_beside(spark: SparkSession, control: str, suffix: str, columns: Columns) -> None:
     """Create a table beside the control table if there is none."""
+    if is_iceberg(control):
+        make_small(beside(control, suffix), [SmallColumn(*each) for each in columns])
+        return
     if not has_delta(spark):
         from pyspark.sql.types import StructField, StructType
 
@@ -77,6 +82,9 @@ def append_beside(
     spark: SparkSession, control: str, suffix: str, columns: Columns, rows: Sequence[Sequence[object]]
 ) -> None:
     """Append rows to a table beside the control table, as one commit."""
+    if is_iceberg(control):
+        append_small(spark, beside(control, suffix), [SmallColumn(*each) for each in columns], rows)
+        return
     schema = ", ".join(f"{name} {kind}" for name, kind, _ in columns)
     if not has_delta(spark):
         append_rows(_folder(spark, beside(control, suffix)), spark.createDataFrame(rows, schema).toArrow())
@@ -89,6 +97,8 @@ def table_beside(spark: SparkSession, control: str, suffix: str) -> DataFrame | 
     from pyspark.errors import AnalysisException
 
     name = beside(control, suffix)
+    if is_iceberg(name):
+        return small_rows(spark, load_table(name), name) if table_exists(name) else None
     if not has_delta(spark) and delta_folder(spark, name) is None:
         return None
     try:

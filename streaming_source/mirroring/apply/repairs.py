@@ -33,10 +33,10 @@ from streaming_source.auditing.mirror.records import SUFFIX as RECORDS
 from streaming_source.mirroring.apply.faults import raise_fault
 from streaming_source.mirroring.control.control_table import CURRENT
 from streaming_source.mirroring.settings import batch_options
-from streaming_source.mirroring.writers.iceberg.catalogs import ICEBERG
 from streaming_source.mirroring.writers.target_format import METADATA, UNNUMBERED, Commit
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
 from streaming_source.sinks.delta import has_delta
+from streaming_source.sinks.iceberg.catalogs import ICEBERG
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line, message_of, unlogged_calls
 from streaming_source.sinks.sql_text import braced, identifier, text_value
 from streaming_source.sinks.upserts import sql_name
@@ -97,7 +97,7 @@ class Repairs:
             self._serve(spark, row, request)
 
     def _requests(self, spark: SparkSession, rows: Mapping[TableName, ControlRow]) -> list[Row]:
-        if self._settings.format.name == ICEBERG:  # audits do not read these targets
+        if self._settings.format.name == ICEBERG:  # audits refuse to request repairs
             return []
         mirror = next(iter(rows.values())).mirror if rows else ""
         if not has_delta(spark):  # audits refuse to request repairs

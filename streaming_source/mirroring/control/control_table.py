@@ -18,15 +18,14 @@ from replica.schema.known_tables import tables_from_json, tables_to_json
 from replica.snapshot.check.facts import Cascade
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.faults import typed_storage_errors
-from streaming_source.mirroring.arguments import check_arguments
 from streaming_source.mirroring.control.target_names import TargetNames
 from streaming_source.mirroring.writers.choose import control_store, kinds
-from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg, kind_of, register
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import replace_rows, stored_columns, stored_rows
 from streaming_source.mirroring.writers.target_format import METADATA
 from streaming_source.schema.row_schema import arrow_schema, spark_type
 from streaming_source.sinks.delta import known_folder
+from streaming_source.sinks.iceberg.catalogs import is_iceberg, kind_of, register
 from streaming_source.transforms.transformed_images import TargetColumn
 
 if TYPE_CHECKING:
@@ -481,7 +480,6 @@ def control_of(
         ConfigError: neither `into` nor `control` is given, or there is no such control table.
         StorageError: the catalog cannot be reached.
     """
-    check_arguments({"icebergCatalog": catalog})
     if into is None and control is None:
         raise ConfigError(f"{call} needs into or control.", hint=_HINT)
     searched = kinds() if catalog is None else [kind_of(register(catalog))]

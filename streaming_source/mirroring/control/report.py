@@ -22,7 +22,6 @@ from streaming_source.mirroring.control.control_history import control_history, 
 from streaming_source.mirroring.control.control_table import control_of
 from streaming_source.mirroring.control.status import audits_of
 from streaming_source.mirroring.control.status_table import counted, seconds_text, shown_name, status_table, text
-from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -225,7 +224,7 @@ def _audits(spark: SparkSession, control: str) -> str:
     """Return the last audits, and the tables that the last one did not find equal."""
     from pyspark.sql import functions as f
 
-    table = None if is_iceberg(control) else table_beside(spark, control, SUFFIX)
+    table = table_beside(spark, control, SUFFIX)
     if table is None:
         return "<p>There was no audit yet.</p>"
     micros = f.unix_micros("audited_at").alias("at")

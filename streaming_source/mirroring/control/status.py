@@ -18,7 +18,6 @@ from streaming_source.mirroring.control.control_table import CURRENT, control_of
 from streaming_source.mirroring.control.status_table import LastAudit, shown_name, status_table
 from streaming_source.mirroring.reading.resnapshot import named_table
 from streaming_source.mirroring.writers.choose import control_store, open_target
-from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -62,7 +61,7 @@ def mirror_status(
     from pyspark.sql import functions as f
 
     name, rows = control_of(spark, "mirror_status", into, control, icebergCatalog)
-    audits = None if is_iceberg(name) else last_audits(spark, name)
+    audits = last_audits(spark, name)
     last_of = audits_of(spark, name)
     for row in rows:
         error = f": {row.error}" if row.error else ""
@@ -87,7 +86,7 @@ def mirror_status(
 
 def audits_of(spark: SparkSession, control: str) -> dict[TableName, LastAudit]:
     """Return the last audit of each table that has one."""
-    audits = None if is_iceberg(control) else last_audits(spark, control)
+    audits = last_audits(spark, control)
     if audits is None:
         return {}
     found = audits.selectExpr("source_database", "source_table", "unix_micros(audited_at) AS at", "audit").collect()

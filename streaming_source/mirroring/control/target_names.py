@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg
 from streaming_source.schema.spark_names import catalog_key
+from streaming_source.sinks.iceberg.catalogs import is_iceberg
 from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming_source.mirroring.writers.delta import DeltaFormat
-from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg, registered
 from streaming_source.mirroring.writers.iceberg.tables import IcebergFormat
 from streaming_source.mirroring.writers.parquet import ParquetFormat
 from streaming_source.sinks.delta import DELTA
+from streaming_source.sinks.iceberg.catalogs import is_iceberg, kind_of, registered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def format_of(name: str) -> TargetFormat:
 
 def kinds() -> list[str]:
     """Return the kinds of names with which `TargetNames` finds a control table: formats, and catalogs of Iceberg."""
-    return [*(name for name in FORMATS if name != IcebergFormat.name), *registered()]
+    return [*(name for name in FORMATS if name != IcebergFormat.name), *map(kind_of, registered())]
 
 
 def open_target(spark: SparkSession, name: str, *, made: bool = False, folder: str | None = None) -> TableWriter:

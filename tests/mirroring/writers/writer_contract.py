@@ -27,7 +27,6 @@ from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.statements.added_values import KnownValue
 from streaming_source.mirroring.writers import delta, folder_target
 from streaming_source.mirroring.writers.choose import control_store, open_target
-from streaming_source.mirroring.writers.iceberg.catalogs import kind_of, register
 from streaming_source.mirroring.writers.native import table_commits
 from streaming_source.mirroring.writers.target_format import (
     READS,
@@ -39,6 +38,7 @@ from streaming_source.mirroring.writers.target_format import (
     SetType,
     parts_in,
 )
+from streaming_source.sinks.iceberg.catalogs import kind_of, register
 from streaming_source.sinks.queries import SPARK_ERRORS
 from streaming_source.transforms.transformed_images import TargetColumn
 

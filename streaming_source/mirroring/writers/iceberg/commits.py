@@ -9,7 +9,6 @@ property.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import random
 import time
@@ -17,10 +16,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
-from streaming_source.mirroring.writers.iceberg.catalogs import catalog_errors, catalog_of, parts_of, unanswered
-from streaming_source.mirroring.writers.iceberg.columns import iceberg_schema, spark_schema
 from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.sinks.iceberg.catalogs import (
+    catalog_errors,
+    catalog_of,
+    load_table,
+    parts_of,
+    table_exists,
+    unanswered,
+)
+from streaming_source.sinks.iceberg.columns import iceberg_schema, spark_schema
+from streaming_source.sinks.iceberg.snapshots import tokens
 from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:
@@ -42,8 +49,6 @@ OWN_PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
 }
 """Properties of each table that the mirror creates."""
-LAST_COMMIT: Final = "mariadb.commit."
-"""Property with the last micro-batch of a mirror and its parts; the id of the mirror follows the dot."""
 _SUMMARY: Final = ("mirror", "batch", "position", "part")
 _TRIES: Final = 6
 """Most attempts at a commit while other writers commit."""
@@ -71,8 +76,7 @@ class IcebergTable:
         return catalog_errors(self._catalog_name, self.name, retried=retried)
 
     def _load(self) -> Table:
-        with self._errors():
-            table = self._catalog.load_table(self._identifier)
+        table = load_table(self.name)
         # PyIceberg's own retry would commit the same rows again after a twin of this task. This changes the loaded
         # copy, not the table.
         table.metadata.properties[_RETRIES] = "0"
@@ -80,8 +84,7 @@ class IcebergTable:
 
     def exists(self) -> bool:
         """Return True if the table exists."""
-        with self._errors():
-            return self._catalog.table_exists(self._identifier)
+        return table_exists(self.name)
 
     def properties(self) -> Mapping[str, str]:
         """Return the properties of the table."""
@@ -163,12 +166,6 @@ def stage_snapshot(
 def summary_of(at: Commit) -> dict[str, str]:
     """Return the properties of the snapshot of a commit."""
     return {f"mariadb.{name}": str(value) for name, value in at._asdict().items() if name in _SUMMARY and value != ""}
-
-
-def tokens(table: Table, mirror: str) -> tuple[int, list[str]]:
-    """Return the last micro-batch of a mirror and its parts; -1 if there is none."""
-    batch, parts = json.loads(table.properties.get(f"{LAST_COMMIT}{mirror}", "[-1, []]"))
-    return batch, parts
 
 
 def has_commit(table: Table, at: Commit) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming_source.mirroring.writers.iceberg.columns import iceberg_schema, spark_schema
 from streaming_source.mirroring.writers.iceberg.commits import OWN_PROPERTIES, IcebergTable, stage_snapshot
-from streaming_source.mirroring.writers.iceberg.data_files import IcebergFiles, new_files
-from streaming_source.schema.row_schema import arrow_schema
+from streaming_source.sinks.iceberg.columns import iceberg_schema
+from streaming_source.sinks.iceberg.data_files import IcebergFiles, new_files
+from streaming_source.sinks.iceberg.small_tables import small_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,17 +37,7 @@ class IcebergControl(IcebergTable):
 
     def rows(self) -> DataFrame:
         """Return the rows of the current snapshot, which the driver reads."""
-        import pyarrow as pa
-
-        table = self._load()
-        schema = spark_schema(table.schema())
-        with self._errors():
-            found = table.scan().to_arrow()
-        if not found.num_rows:  # Spark refuses an Arrow table without chunks
-            return self.spark.createDataFrame([], schema)
-        wanted = arrow_schema(schema)
-        columns = [found.column(each.name).cast(each.type) for each in wanted]
-        return self.spark.createDataFrame(pa.Table.from_arrays(columns, schema=wanted), schema)
+        return small_rows(self.spark, self._load(), self.name)
 
     def replace(self, rows: DataFrame) -> None:
         """Replace all rows, in one snapshot that the driver writes."""

@@ -16,22 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import StorageLevel
 
-from replica.errors import DataLossError, SchemaError
+from replica.errors import SchemaError
 from replica.rows.tables.plan import fits
 from streaming_source.mirroring.statements.alterations import renamed
-from streaming_source.mirroring.writers.iceberg.catalogs import ICEBERG, check_pyiceberg
-from streaming_source.mirroring.writers.iceberg.columns import ddl_of, iceberg_schema, iceberg_type, spark_schema
 from streaming_source.mirroring.writers.iceberg.commits import (
-    LAST_COMMIT,
     OWN_PROPERTIES,
     IcebergTable,
     has_commit,
     stage_snapshot,
     summary_of,
-    tokens,
 )
 from streaming_source.mirroring.writers.iceberg.control import IcebergControl
-from streaming_source.mirroring.writers.iceberg.data_files import IcebergFiles, read_rows, write_rows
 from streaming_source.mirroring.writers.iceberg.statements import merged, updated
 from streaming_source.mirroring.writers.target_format import (
     METADATA,
@@ -44,6 +39,10 @@ from streaming_source.mirroring.writers.target_format import (
 )
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import MEANINGS
+from streaming_source.sinks.iceberg.catalogs import ICEBERG, check_pyiceberg
+from streaming_source.sinks.iceberg.columns import ddl_of, iceberg_schema, iceberg_type, spark_schema
+from streaming_source.sinks.iceberg.data_files import IcebergFiles, read_rows, write_rows
+from streaming_source.sinks.iceberg.snapshots import LAST_COMMIT, snapshot_of, snapshot_rows, tokens
 from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table, Transaction
-    from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
@@ -302,7 +300,7 @@ class IcebergTarget(IcebergTable):
         def stage(table: Table, begun: Transaction) -> Sequence[DataFile]:
             from pyiceberg.table.update import SetCurrentSchemaUpdate
 
-            snapshot = self._snapshot_at(table, row)
+            snapshot = snapshot_of(table, self.name, row.mirror, row.batch)
             if snapshot.schema_id is not None and snapshot.schema_id != table.schema().schema_id:
                 begun._stage((SetCurrentSchemaUpdate.model_validate({"schema-id": snapshot.schema_id}),))  # noqa: SLF001  (there is no public API)
             update, requirement = begun._set_ref_snapshot(  # noqa: SLF001
@@ -313,7 +311,10 @@ class IcebergTarget(IcebergTable):
 
         def done(table: Table) -> bool:
             current = table.current_snapshot()
-            return current is not None and current.snapshot_id == self._snapshot_at(table, row).snapshot_id
+            return (
+                current is not None
+                and current.snapshot_id == snapshot_of(table, self.name, row.mirror, row.batch).snapshot_id
+            )
 
         self._commit(stage, done)
 
@@ -327,26 +328,8 @@ class IcebergTarget(IcebergTable):
     def rows_at(self, row: ControlRow) -> DataFrame:
         """Return the rows of the snapshot that belongs to a control row."""
         table = self._load()
-        snapshot = self._snapshot_at(table, row)
-        scan = table.scan(snapshot_id=snapshot.snapshot_id)
-        with self._errors():
-            files = IcebergFiles.of(table, table.metadata, scan.projection())
-            return read_rows(self.spark, files, list(scan.plan_files()))
-
-    def _snapshot_at(self, table: Table, row: ControlRow) -> Snapshot:
-        from pyiceberg.table.snapshots import ancestors_of
-
-        for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
-            known = {} if snapshot.summary is None else snapshot.summary.additional_properties
-            if (
-                known.get("mariadb.mirror") == row.mirror
-                and int(known.get("mariadb.batch", row.batch + 1)) <= row.batch
-            ):
-                return snapshot
-        raise DataLossError(
-            f"{self.name} does not keep its rows of the micro-batch {row.batch} any more.",
-            hint="Expire snapshots later.",
-        )
+        snapshot = snapshot_of(table, self.name, row.mirror, row.batch)
+        return snapshot_rows(self.spark, table, self.name, snapshot.snapshot_id)
 
     def _all_rewritten(
         self, table: Table, begun: Transaction, change: Callable[[DataFrame], DataFrame]

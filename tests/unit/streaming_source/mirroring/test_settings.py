@@ -102,7 +102,6 @@ def test_iceberg_has_its_catalog_in_the_names_and_hides_its_properties() -> None
     ("changed", "message"),
     [
         ({"into": "/lake/{table}"}, "format=iceberg writes tables of a catalog, but into or control is a folder"),
-        ({"auditEvery": "1d"}, "auditEvery does not read targets with format=iceberg yet"),
         ({"format": "delta"}, "icebergCatalog is for format=iceberg, but format=delta"),
         ({"writer": "native"}, "writer=native writes only Delta tables"),
         ({"icebergCatalog": ["hidden-word"]}, "icebergCatalog is not a name, or a table of names and values"),

@@ -1,6 +1,6 @@
 """Columns of Iceberg tables and their Spark types.
 
-In: `TargetColumn`s, whose types have the names of Spark. Out: an Iceberg schema, and the Spark schema with which its
+In: columns whose types have the names of Spark. Out: an Iceberg schema, and the Spark schema with which its
 rows are read. Iceberg has no integers below 32 bits, so TINYINT and SMALLINT are INT in a target. All columns are
 optional, because Iceberg cannot add a required column to a table with rows. Refused: VARIANT, GEOMETRY and intervals,
 which version 2 of Iceberg lacks.
@@ -9,19 +9,17 @@ which version 2 of Iceberg lacks.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from replica.errors import SchemaError
 from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
     from pyspark.sql.types import DataType, StructType
-
-    from streaming_source.transforms.transformed_images import TargetColumn
 
 _NAMES: Final = {
     "boolean": "BooleanType",
@@ -40,7 +38,23 @@ _NAMES: Final = {
 """Iceberg's classes, by Spark's names of types without parameters."""
 
 
-def iceberg_schema(columns: Sequence[TargetColumn]) -> Schema:
+class NamedColumn(Protocol):
+    """Column to create: its name, the name of its Spark type, and its comment."""
+
+    @property
+    def name(self) -> str:
+        """Name of the column."""
+
+    @property
+    def type(self) -> str:
+        """Name of its Spark type."""
+
+    @property
+    def comment(self) -> str:
+        """Meaning of the column; empty for none."""
+
+
+def iceberg_schema(columns: Iterable[NamedColumn]) -> Schema:
     """Return the columns as an Iceberg schema. A catalog assigns its own field ids."""
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
@@ -147,5 +161,5 @@ def spark_type_of(kind: IcebergType) -> DataType:
 
 
 def ddl_of(kind: IcebergType) -> str:
-    """Return the name of the Spark type, as `TargetColumn` spells it."""
+    """Return the name of the Spark type in capitals."""
     return spark_type_of(kind).simpleString().upper()

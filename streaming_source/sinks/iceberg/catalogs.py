@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError, InstallationError, ReplicaError, StorageError
 from replica.protocol.plain_text import one_line
+from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 ICEBERG: Final = "iceberg"
 _PREFIX: Final = f"{ICEBERG}:"
@@ -65,8 +67,10 @@ def register(given: str | Mapping[str, object] | None) -> str:
             in PyIceberg's configuration; or None for the catalog `default`.
 
     Raises:
-        ConfigError: a property has a value of the wrong kind, or the name cannot be part of a name.
+        ConfigError: the catalog or a property has a value of the wrong kind, or the name cannot be part of a name.
     """
+    if not isinstance(given, (str, Mapping, type(None))):
+        raise ConfigError("icebergCatalog is not a name, or a table of names and values.", hint=_HINT)
     properties: dict[str, str] = {}
     name = given if isinstance(given, str) else _DEFAULT
     if given is not None and not isinstance(given, str):
@@ -88,9 +92,9 @@ def register(given: str | Mapping[str, object] | None) -> str:
 
 
 def registered() -> list[str]:
-    """Return the kinds of names of all registered catalogs, for a search by the names of tables."""
+    """Return the names of all registered catalogs, for a search by the names of tables."""
     with _lock:
-        return [kind_of(name) for name in _properties]
+        return list(_properties)
 
 
 def kind_of(catalog: str) -> str:
@@ -101,6 +105,12 @@ def kind_of(catalog: str) -> str:
 def is_iceberg(name: str) -> bool:
     """Return True for the name of an Iceberg table, or its first part."""
     return name.lstrip("`").startswith(_PREFIX)
+
+
+def name_in(catalog: str, table: str) -> str:
+    """Return the full name of a table, such as `lake.orders`, in a catalog."""
+    parts = [part.replace("``", "`") for part in _PART.findall(table)] if "`" in table else table.split(".")
+    return ".".join(map(identifier, [kind_of(catalog), *parts]))
 
 
 def parts_of(name: str) -> tuple[str, tuple[str, ...]]:
@@ -132,6 +142,37 @@ def catalog_of(catalog: str) -> Catalog:
             ) from None
     with _lock:
         return _loaded.setdefault(catalog, found)
+
+
+def load_table(name: str) -> Table:
+    """Load a table by its full name.
+
+    Raises:
+        ConfigError: there is no such table, the name has no namespace, or the catalog refuses the request.
+        StorageError: the catalog cannot be reached.
+    """
+    catalog, identifier_in = _with_namespace(name)
+    with catalog_errors(catalog, name):
+        return catalog_of(catalog).load_table(identifier_in)
+
+
+def table_exists(name: str) -> bool:
+    """Return True if a table exists.
+
+    Raises:
+        ConfigError: the name has no namespace, or the catalog refuses the request.
+        StorageError: the catalog cannot be reached.
+    """
+    catalog, identifier_in = _with_namespace(name)
+    with catalog_errors(catalog, name):
+        return catalog_of(catalog).table_exists(identifier_in)
+
+
+def _with_namespace(name: str) -> tuple[str, tuple[str, ...]]:
+    catalog, parts = parts_of(name)
+    if len(parts) < len(("namespace", "table")) or not all(map(str.strip, parts)):
+        raise ConfigError(f"{name} has no namespace and table.", hint="For example lake.orders.")
+    return catalog, parts
 
 
 @contextlib.contextmanager

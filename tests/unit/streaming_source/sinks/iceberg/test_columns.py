@@ -6,8 +6,8 @@ import pytest
 
 from replica.errors import SchemaError
 from streaming_source.mirroring.control.control_table import COLUMNS
-from streaming_source.mirroring.writers.iceberg.columns import ddl_of, iceberg_schema, spark_schema, spark_type_of
 from streaming_source.schema.row_schema import spark_type
+from streaming_source.sinks.iceberg.columns import ddl_of, iceberg_schema, spark_schema, spark_type_of
 from streaming_source.transforms.transformed_images import TargetColumn
 
 SAME = ("BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(20,0)", "DECIMAL(38,38)", "STRING", "BINARY", "DATE")

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import (
 )
 
 from replica.errors import ConfigError, InstallationError, StorageError
-from streaming_source.mirroring.writers.iceberg import catalogs
+from streaming_source.sinks.iceberg import catalogs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def test_a_catalog_has_the_name_that_its_properties_or_pyiceberg_give_it() -> No
     assert catalogs.register("lakehouse") == "lakehouse"
     assert catalogs.register({"type": "sql", "name": "mine", "echo": True}) == "mine"
     assert catalogs._properties["mine"] == {"type": "sql", "echo": "true"}
-    assert catalogs.registered() == ["iceberg:default", "iceberg:lakehouse", "iceberg:mine"]
+    assert catalogs.registered() == ["default", "lakehouse", "mine"]
 
 
 def test_a_name_alone_keeps_the_properties_of_a_registered_catalog() -> None:
@@ -102,3 +102,13 @@ def test_a_catalog_that_is_away_or_unknown_is_one_error(tmp_path: Path) -> None:
     catalogs.register({"type": "nothing", "name": "odd"})
     with pytest.raises(ConfigError, match="the Iceberg catalog odd cannot be used"):
         catalogs.catalog_of("odd")
+
+
+@pytest.mark.parametrize("name", ["orders", "", "lake..orders", "lake. "])
+def test_a_name_without_a_namespace_is_refused(tmp_path: Path, name: str) -> None:
+    catalog = catalogs.register({"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"})
+    for ask in (catalogs.table_exists, catalogs.load_table):
+        with pytest.raises(ConfigError, match="has no namespace and table"):
+            ask(catalogs.name_in(catalog, name))
+    assert not catalogs.table_exists(catalogs.name_in(catalog, "lake.orders"))
+    assert catalogs.name_in(catalog, "`la``ke`.`or.ders`") == f"`iceberg:{catalog}`.`la``ke`.`or.ders`"

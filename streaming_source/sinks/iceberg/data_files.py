@@ -14,9 +14,11 @@ import pickle
 import uuid
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming_source.mirroring.writers.iceberg.catalogs import file_io
-from streaming_source.mirroring.writers.iceberg.columns import spark_schema
+from replica.errors import DataLossError
+from replica.protocol.plain_text import one_line
 from streaming_source.schema.row_schema import arrow_schema
+from streaming_source.sinks.iceberg.catalogs import file_io
+from streaming_source.sinks.iceberg.columns import spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -80,12 +82,18 @@ def _reader(
 
         wanted = arrow_schema(schema)
         scan = ArrowScan(files.metadata, files.io(), files.schema, AlwaysTrue())
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for found in scan.to_record_batches([tasks[number]]):
-                    yield pa.RecordBatch.from_arrays(
-                        [found.column(place).cast(field.type) for place, field in enumerate(wanted)], schema=wanted
-                    )
+        try:
+            for batch in numbers:
+                for number in batch.column(0).to_pylist():
+                    for found in scan.to_record_batches([tasks[number]]):
+                        yield pa.RecordBatch.from_arrays(
+                            [found.column(place).cast(field.type) for place, field in enumerate(wanted)], schema=wanted
+                        )
+        except FileNotFoundError as error:
+            raise DataLossError(
+                f"a data file of the Iceberg table in {files.metadata.location} is missing: {one_line(str(error))}.",
+                hint="Expire snapshots and remove orphan files later. Re-snapshot the table (mirror_resnapshot).",
+            ) from None
 
     return read
 

@@ -14,10 +14,10 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThanOrEqual
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 
-from streaming_source.mirroring.writers.iceberg import data_files
-from streaming_source.mirroring.writers.iceberg.columns import iceberg_schema
-from streaming_source.mirroring.writers.iceberg.data_files import IcebergFiles, new_files
 from streaming_source.schema.row_schema import arrow_type, spark_type
+from streaming_source.sinks.iceberg import data_files
+from streaming_source.sinks.iceberg.columns import iceberg_schema
+from streaming_source.sinks.iceberg.data_files import IcebergFiles, new_files
 from streaming_source.transforms.transformed_images import TargetColumn
 
 if TYPE_CHECKING:

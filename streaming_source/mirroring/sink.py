@@ -41,9 +41,11 @@ from streaming_source.mirroring.reading.source_tables import hidden, unreadable
 from streaming_source.mirroring.statements.alterations import statements_of
 from streaming_source.mirroring.statements.catalog_check import CatalogCheck
 from streaming_source.mirroring.statements.merge_tables import MergeTables
+from streaming_source.mirroring.writers.iceberg.upkeep import SnapshotExpiry
 from streaming_source.mirroring.writers.native.upkeep import Upkeep
 from streaming_source.mirroring.writers.native.writer import NativeWriter
 from streaming_source.mirroring.writers.target_format import METADATA, UNNUMBERED, Commit
+from streaming_source.sinks.iceberg.catalogs import ICEBERG
 from streaming_source.sinks.queries import forget_ended, short_java_errors
 from streaming_source.sinks.storage_faults import bucket_fault
 from streaming_source.transforms.table_rules import kept_rule
@@ -84,6 +86,7 @@ class MirrorSink:
         self._merges = MergeTables(settings.options)
         self._native = NativeWriter(settings)
         self._upkeep = Upkeep()
+        self._expiry = SnapshotExpiry()
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -251,10 +254,17 @@ class MirrorSink:
         return self._native.folder(spark, self._settings.names.control)
 
     def _keep_up(self, spark: SparkSession, works: list[TableApplier]) -> None:
-        """Do due upkeep of the tables that this micro-batch wrote without Spark."""
+        """Do due upkeep of the tables that this micro-batch wrote without Spark, and of Iceberg tables.
+
+        A target keeps its snapshots during a re-snapshot, whose failure restores one of them.
+        """
         written = [(work.row.target, work.row.defined_at) for work in works if work.changes_are_in or work.reads_are_in]
         folders = [self._native.folder(spark, *table) for table in (*written, (self._settings.names.control, None))]
         self._upkeep.after_batch(folder for folder in folders if folder is not None)
+        if self._settings.format.name == ICEBERG:
+            assert self._rows is not None  # noqa: S101
+            names = [row.target for row in self._rows.values() if row.live and row.before_snapshot is None]
+            self._expiry.after_batch([*names, self._settings.names.control])
 
     def _refuse(self, end: SourceOffset) -> None:
         """Suspend tables that cannot be read, so that the stream delivers no more rows of them."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
+from streaming_source.mirroring.writers.iceberg.upkeep import KEPT_MS, MAX_AGE
 from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.sinks.iceberg.catalogs import (
@@ -47,6 +48,7 @@ OWN_PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",  # otherwise each commit leaves a metadata file
     "write.metadata.previous-versions-max": "100",
     "write.parquet.compression-codec": "zstd",
+    MAX_AGE: str(KEPT_MS),
 }
 """Properties of each table that the mirror creates."""
 _SUMMARY: Final = ("mirror", "batch", "position", "part")

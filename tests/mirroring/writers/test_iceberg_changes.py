@@ -82,6 +82,25 @@ def test_keyless_tables_cascades_and_types_follow_the_server(
     assert states(mirror)["typed"][0] == "dropped"
 
 
+def test_old_snapshots_expire_between_batches(
+    primary: MariaDb, catalog: dict[str, str], mirrored: Callable[..., Mirrored], tmp_path: Path
+) -> None:
+    primary.sql("USE shop", "CREATE TABLE a (id INT PRIMARY KEY, v INT)", "INSERT INTO a SELECT seq, 0 FROM seq_1_to_9")
+    kept = {"history.expire.max-snapshot-age-ms": "0"}
+    mirror = mirrored(primary, "shop", format="iceberg", icebergCatalog=catalog, tableProperties=kept)
+    for number in range(4):
+        primary.sql("USE shop", f"UPDATE a SET v = {number} WHERE id < 5", f"INSERT INTO a VALUES ({20 + number}, 1)")
+        mirror.run()
+        assert_equal(mirror, catalog, "a")
+    assert states(mirror) == {"a": ["current", None]}
+    (snapshot,) = table_of(catalog, f"{mirror.lake}.a").snapshots()
+    control = table_of(catalog, f"{mirror.lake}.mirror_control")
+    assert control.properties["history.expire.max-snapshot-age-ms"] == "3600000"
+    tasks = table_of(catalog, f"{mirror.lake}.a").scan(snapshot_id=snapshot.snapshot_id).plan_files()
+    files = {file.name for file in (tmp_path / "warehouse").glob("**/a/data/*.parquet")}
+    assert files == {task.file.file_path.rpartition("/")[2] for task in tasks}
+
+
 def commits(catalog: dict[str, str], lake: str) -> int:
     """How many snapshots all targets have together."""
     try:

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from replica.errors import ConfigError
 from streaming_source.driver.hadoop_files import hadoop_text
 from streaming_source.driver.own_session import own_session
-from streaming_source.mirroring.apply.faults import bucket_fault, full_disk
+from streaming_source.mirroring.apply.faults import full_disk
 from streaming_source.mirroring.apply.parallel_applier import keep_compiled_classes
 from streaming_source.mirroring.arguments import BY_NAME, PARALLEL
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
@@ -27,6 +27,7 @@ from streaming_source.mirroring.writers.choose import control_store
 from streaming_source.mirroring.writers.native.conditional_put import check_conditional_put
 from streaming_source.sinks.delta import known_folder
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line, started, unlogged_calls
+from streaming_source.sinks.storage_faults import bucket_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -135,7 +136,7 @@ def mirror(
     sink = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
     if trigger is not None:
         sink = sink.trigger(**trigger)
-    with _storage_errors(f"the checkpoint {settings.checkpoint}", (Py4JJavaError,)):
+    with _storage_errors(own, f"the checkpoint {settings.checkpoint}", (Py4JJavaError,)):
         query = started(sink)
     if settings.audit_every_s is not None:
         from streaming_source.mirroring.control.scheduled_audit import audit_beside
@@ -161,9 +162,9 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
         ConfigError: the checkpoint or the control table is missing although the other one is in use, or they belong to
             different mirrors.
     """
-    with _storage_errors(f"the control table {settings.names.control}"):
+    with _storage_errors(spark, f"the control table {settings.names.control}"):
         rows = mirrored_tables(spark, settings.names.control)
-    with _storage_errors(f"the checkpoint {settings.checkpoint}"):
+    with _storage_errors(spark, f"the checkpoint {settings.checkpoint}"):
         query = _query_of(spark, settings.checkpoint)
     if rows and query != rows[0].mirror:
         whose = "is new" if query is None else f"belongs to the query {query}"
@@ -174,7 +175,7 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
             "the targets, and name a new checkpoint.",
         )
     begun = query is not None and _has_batches(spark, settings.checkpoint)
-    with _storage_errors(f"the control table {settings.names.control}"):
+    with _storage_errors(spark, f"the control table {settings.names.control}"):
         lost = begun and not control_store(spark, settings.names.control).exists()
     if lost:
         raise ConfigError(
@@ -187,17 +188,20 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
 
 
 @contextlib.contextmanager
-def _storage_errors(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS) -> Iterator[None]:
+def _storage_errors(
+    spark: SparkSession, what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS
+) -> Iterator[None]:
     """Raise a ConfigError if Spark cannot read or write the storage.
 
     Args:
+        spark: the session whose settings the storage is used with.
         what: the storage, for the message.
         kinds: the exceptions that become a ConfigError.
     """
     try:
         yield
     except kinds as error:
-        typed = full_disk(error, what) or bucket_fault(error, what)
+        typed = full_disk(error, what) or bucket_fault(error, what, spark)
         raise typed or ConfigError(f"{what} cannot be used: {first_line(error)}", hint=_STORAGE) from None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, PrerequisiteError, SchemaError
 from replica.schema.patterns import table_text
 from streaming_source.driver.own_session import pin
-from streaming_source.mirroring.apply.faults import bucket_fault, fault_of_all, full_disk, typed_storage_errors
+from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, typed_storage_errors
 from streaming_source.mirroring.apply.missing_targets import MissingTargetCheck, missing_target_error
 from streaming_source.mirroring.apply.parallel_applier import ParallelApplier, TargetSize
 from streaming_source.mirroring.apply.repairs import Repairs
@@ -45,6 +45,7 @@ from streaming_source.mirroring.writers.native.upkeep import Upkeep
 from streaming_source.mirroring.writers.native.writer import NativeWriter
 from streaming_source.mirroring.writers.target_format import METADATA, UNNUMBERED, Commit
 from streaming_source.sinks.queries import forget_ended, short_java_errors
+from streaming_source.sinks.storage_faults import bucket_fault
 from streaming_source.transforms.table_rules import kept_rule
 
 if TYPE_CHECKING:

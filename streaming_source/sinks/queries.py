@@ -51,9 +51,16 @@ def started(query: StreamingQuery | DataStreamWriter) -> StreamingQuery:
 
     Returns:
         The query.
+
+    Raises:
+        StorageError: `writeStream` has a checkpoint in a bucket that refuses requests, does not exist, or does not
+            answer.
     """
     if not hasattr(query, "start"):
         return _waited_for(query)
+    from streaming_source.sinks.checkpoint import check_writer
+
+    check_writer(query)
     for number in range(2, TRIES + 1):
         running = _waited_for(query.start())
         if not _was_too_slow(running):

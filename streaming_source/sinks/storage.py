@@ -2,8 +2,7 @@
 
 `delta_table` opens a table, and `files_in` gives its files. Both take a folder as `sinks/delta.py` returns it: a local
 path, or `s3://bucket/path`. `use_storage` keeps the options of a bucket for the process, because a folder is only text:
-so credentials are in no plan, task argument, repr or log. `storage_error` explains an error of a store, without
-credentials.
+so credentials are in no plan, task argument, repr or log. `storage_faults.py` explains errors of a store.
 """
 
 from __future__ import annotations
@@ -212,11 +211,12 @@ def delta_table(folder: str, version: int | None = None) -> DeltaTable:
     return DeltaTable(folder, version=version, storage_options=options_of(folder))
 
 
-def is_delta_table(folder: str) -> bool:
-    """Return True if a folder has a table."""
+def is_delta_table(folder: str, options: Mapping[str, str] | None = None) -> bool:
+    """Return True if a folder has a table; `options`: those of its bucket, instead of the kept ones."""
     from deltalake import DeltaTable
 
-    return DeltaTable.is_deltatable(folder, storage_options=options_of(folder))
+    used = options_of(folder) if options is None else _DEFAULTS | dict(options) | _SAFE
+    return DeltaTable.is_deltatable(folder, storage_options=used)
 
 
 class TableFiles(Protocol):
@@ -438,107 +438,13 @@ def _duration(text: str) -> timedelta:
     return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
 
 
-# Texts of errors. The XML of a store has the access key, and for a wrong signature the text that was signed.
+# The XML of a store has the access key, and for a wrong signature the text that was signed.
 
-_NOT_ALLOWED: Final = "does not allow the request"
-_CODES: Final = (
-    (
-        ("InvalidAccessKeyId", "UserNotFound", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefresh"),
-        "refuses the credentials",
-        "Give valid keys: storageOptions, fs.s3a.access.key and fs.s3a.secret.key, or AWS_… in each environment.",
-    ),
-    (
-        ("RequestTimeTooSkewed", "RequestExpired", "signature expired", "Request has expired"),
-        "refuses the signature, because the clocks differ",
-        "Set the clocks of the driver, the executors and the store by NTP.",
-    ),
-    (
-        ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraint", "301 Moved"),
-        "is in another region",
-        "Set fs.s3a.endpoint.region (aws_region) to the region of the bucket.",
-    ),
-    (("NoSuchBucket",), "does not exist", "Create the bucket, or correct its name or fs.s3a.endpoint."),
-    (
-        ("AccessDenied", "403 Forbidden", "Status Code: 403", "MethodNotAllowed"),
-        _NOT_ALLOWED,
-        (
-            "Allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload. If only "
-            "executors are refused, correct their keys and clocks."
-        ),
-    ),
-    (
-        ("NotImplemented", "501 Not Implemented"),
-        "lacks conditional PUT (If-None-Match)",
-        "Use a store that has it: without it, two writers overwrite each other's commits.",
-    ),
-    (
-        ("SlowDown", "503 Service", "Status Code: 503", "TooManyRequests", "429 Too Many"),
-        "asks for fewer requests",
-        "Make micro-batches less frequent (trigger), or raise the limit of the store.",
-    ),
-    (
-        (
-            *("timed out", "Timeout waiting", "operation timed out", "Connection refused", "tcp connect error"),
-            *("Connection reset", "connection closed", "UnknownHost", "dns error", "SdkClientException"),
-            *("error sending request", "error decoding response", "NoHttpResponse"),
-        ),
-        "does not answer",
-        "Look at the network and the state of the store, and check fs.s3a.endpoint.",
-    ),
-)
 _SECRETS: Final = re.compile(
     r"<(AWSAccessKeyId|StringToSign|StringToSignBytes|CanonicalRequest|CanonicalRequestBytes|SignatureProvided|"
     r"Token-\d+)>.*?</\1>|\b(Credential|Signature|X-Amz-[\w-]+)=[^,\s&<>\"]+",
     re.DOTALL,
 )
-
-
-class StorageFault(NamedTuple):
-    """Fault of a bucket.
-
-    Attributes:
-        text: what it is.
-        hint: what to do.
-        is_vague: whether the fault may be a more specific one, because the text had no error code of the store.
-    """
-
-    text: str
-    hint: str
-    is_vague: bool = False
-
-
-def storage_fault(text: str, where: str) -> StorageFault | None:
-    """Return the fault that an error text of delta-rs, Hadoop or a store describes; None for other texts.
-
-    Args:
-        text: the text.
-        where: the folder or table, which may be in S3. If it does not name a bucket, the text may.
-    """
-    bucket = bucket_in(where) or bucket_in(text)
-    if bucket is None:
-        return None
-    found = next((one for one in _CODES if any(code in text for code in one[0])), None)
-    if found is None:
-        return None
-    return StorageFault(f"the bucket {bucket} {found[1]}", found[2], is_vague=found[1] == _NOT_ALLOWED)
-
-
-def asked_fault(bucket: str) -> StorageFault | None:
-    """Ask a store for the fault of a bucket; None if it lists objects.
-
-    Answers to HEAD have no error code: Hadoop reports each refusal as 403 or 400.
-    """
-    folder = f"{S3}://{bucket}/_"
-    try:
-        is_delta_table(folder)
-    except Exception as error:  # noqa: BLE001  (delta-rs has no class for errors of a store)
-        return storage_fault(str(error), folder)
-    return None
-
-
-def is_refused(text: str) -> bool:
-    """Return True if an error text of Hadoop has a refusal of the store."""
-    return "Status Code: 4" in text
 
 
 def without_secrets(text: str) -> str:

@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
-from replica.errors import DataLossError, DisconnectedError, DiskFullError, RelayError, StorageError
+from replica.errors import DataLossError, DiskFullError, RelayError, StorageError
 from streaming_source.sinks.queries import SPARK_ERRORS, message_of
-from streaming_source.sinks.storage import asked_fault, bucket_in, is_refused, storage_fault
+from streaming_source.sinks.storage_faults import bucket_fault, names_kind, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-
-    from replica.errors import ReplicaError
 
 _BROKEN_OFF: Final = ("cancel", "interrupt", "stopped sparkcontext", "sparkcontext was shut down")
 """Texts of Spark for a job that was cancelled because its query ended."""
@@ -44,10 +41,7 @@ _LOST: Final = (
 _DISK_FULL: Final = ("no space left on device", "disk quota exceeded")
 _FULL: Final = (*_DISK_FULL, "read-only file system", "too many open files")
 """Texts of a disk fault, which may concern one target or all."""
-_CAUSES: Final = 12
-"""Most nested causes that are read."""
 _PLACE: Final = re.compile(r"(?:[a-z][a-z0-9+]*:)?/[^\s:'\"`,)\]]+", re.IGNORECASE)
-_REPEATED: Final = "Then start the mirror again: it repeats the failed batch, and nothing is lost."
 _HINT: Final = (
     "Free space on the disk, and start the mirror again. It repeats the failed batch as a whole, and nothing is lost."
 )
@@ -68,7 +62,7 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
         if of_machine(error):
             return error
         texts = texts_of(error)
-        if _names(texts, RelayError) or _names(texts, DataLossError):  # no table's rows can be read
+        if names_kind(texts, RelayError) or names_kind(texts, DataLossError):  # no table's rows can be read
             return error
         if not written and any(phrase in text.lower() for text in texts for phrase in _FULL):
             return error
@@ -95,33 +89,9 @@ def of_machine(error: Exception) -> bool:
     return any(phrase in message for phrase in (*_BROKEN_OFF, *_LOST))
 
 
-def is_away(error: Exception) -> bool:
-    """Return True if the server could not be reached."""
-    return isinstance(error, DisconnectedError) or (
-        isinstance(error, SPARK_ERRORS) and _names((message_of(error), *texts_of(error)), DisconnectedError)
-    )
-
-
-def _names(texts: Collection[str], kind: type[ReplicaError]) -> bool:
-    """Return True if a task failed with this ReplicaError. Spark passes the error on as a part of its own text."""
-    return any(f"{kind.__name__}: " in text for text in texts)
-
-
 def may_pass(error: Exception) -> bool:
     """Return True if a retry of the table from its beginning may succeed."""
     return isinstance(error, SPARK_ERRORS) and not isinstance(error, AnalysisException)
-
-
-def texts_of(error: Exception) -> list[str]:
-    """Return the text of an error and of each of its causes, without stack traces."""
-    java: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-    texts = [] if isinstance(error, Py4JJavaError) else [str(error)]
-    for _ in range(_CAUSES):
-        if java is None:
-            break
-        texts.append(str(java.toString()))
-        java = java.getCause()
-    return texts
 
 
 def full_disk(error: Exception, writing: str) -> DiskFullError | None:
@@ -139,25 +109,6 @@ def full_disk(error: Exception, writing: str) -> DiskFullError | None:
     place = next((found[0] for text in texts if (found := _PLACE.search(text)) is not None), None)
     where = writing if place is None else f"{writing}: the disk has {place.rstrip('.')}"
     return DiskFullError(f"a disk is full, found while writing {where}.", hint=_HINT)
-
-
-def bucket_fault(error: Exception, writing: str) -> StorageError | None:
-    """Return a StorageError for an error of an object store, else None.
-
-    Args:
-        error: the error of Spark, Hadoop or Delta.
-        writing: what was written, for the message.
-    """
-    if not isinstance(error, SPARK_ERRORS) or is_away(error):
-        return None
-    text = "\n".join(texts_of(error))
-    fault, bucket = storage_fault(text, writing), bucket_in(writing) or bucket_in(text)
-    if bucket is not None and is_refused(text) and (fault is None or fault.is_vague):
-        fault = asked_fault(bucket) or fault
-    if fault is None:
-        return None
-    where = f", found while using {writing}" if writing else ""
-    return StorageError(f"{fault.text}{where}.", hint=f"{fault.hint} {_REPEATED}")
 
 
 @contextlib.contextmanager

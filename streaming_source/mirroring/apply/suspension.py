@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.protocol.plain_text import one_line
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.faults import bucket_fault, full_disk, may_pass
+from streaming_source.mirroring.apply.faults import full_disk, may_pass
 from streaming_source.mirroring.apply.missing_targets import missing_target_error, target_exists
 from streaming_source.mirroring.control.control_table import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
@@ -28,6 +28,7 @@ from streaming_source.mirroring.reading.resnapshot import MOST_TRIES, RESNAPSHOT
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.sinks.delta import DELTA
 from streaming_source.sinks.queries import SPARK_ERRORS, message_of, without_plan
+from streaming_source.sinks.storage_faults import bucket_fault
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

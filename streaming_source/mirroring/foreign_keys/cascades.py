@@ -24,7 +24,7 @@ from replica.handshake.start.start import server_position
 from replica.protocol.gtid import GtidPosition, covers
 from replica.schema.patterns import table_text
 from replica.snapshot.check.facts import tables_above
-from streaming_source.mirroring.apply.faults import is_away, of_machine, raise_fault
+from streaming_source.mirroring.apply.faults import of_machine, raise_fault
 from streaming_source.mirroring.apply.table_applier import kept_in
 from streaming_source.mirroring.batch.batch_facts import BatchFacts, collect_facts
 from streaming_source.mirroring.batch.manifest import DELETES, UPDATES, ManifestSource
@@ -40,6 +40,7 @@ from streaming_source.options.source_options import OPTIONS
 from streaming_source.schema.target_modes import APPEND_LOG
 from streaming_source.sinks.delta import has_delta
 from streaming_source.sinks.queries import SPARK_ERRORS, unlogged_calls
+from streaming_source.sinks.storage_faults import is_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -36,6 +36,11 @@ check_conditional_put(spark, {{places!r}})
 """
 
 
+def bucket_settings(bucket: str, settings: dict[str, str]) -> str:
+    """Code that changes the settings of a bucket in the driver."""
+    return _SETTINGS.format(settings=settings, bucket=bucket)
+
+
 class Refusal(NamedTuple):
     """Settings of the session that a bucket refuses, and what the error says."""
 
@@ -66,7 +71,7 @@ def settings(in_bucket: Callable[..., InBucket], primary: MariaDb) -> Callable[.
     workbench = in_bucket(primary, "shop").workbench
 
     def change(bucket: str, settings: dict[str, str]) -> None:
-        workbench.run(_SETTINGS.format(settings=settings, bucket=bucket))
+        workbench.run(bucket_settings(bucket, settings))
 
     return change
 

@@ -16,9 +16,9 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from replica.errors import StorageError
 from streaming_source.driver.hadoop_files import hadoop_path
-from streaming_source.mirroring.apply.faults import bucket_fault, texts_of
 from streaming_source.sinks.queries import first_line
 from streaming_source.sinks.storage import bucket_of
+from streaming_source.sinks.storage_faults import bucket_fault, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def _is_second_refused(spark: SparkSession, path: str) -> bool:
     except Py4JJavaError as error:
         if any(word in text for word in _REFUSED for text in texts_of(error)):
             return True
-        typed = bucket_fault(error, path.rpartition("/")[0])
+        typed = bucket_fault(error, path.rpartition("/")[0], spark)
         if typed is not None:
             raise typed from None
         _log.info("%s is not checked for conditional PUT: %s", path, first_line(error))

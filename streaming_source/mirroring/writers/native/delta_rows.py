@@ -39,7 +39,8 @@ from streaming_source.mirroring.writers.native.rewritten_files import (
 from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.sinks.sql_text import double_quoted
-from streaming_source.sinks.storage import bucket_of, can_create, delta_table, storage_fault, without_secrets
+from streaming_source.sinks.storage import bucket_of, can_create, delta_table, without_secrets
+from streaming_source.sinks.storage_faults import storage_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -13,11 +13,11 @@ from streaming_source.sinks.storage import (
     checked_options,
     files_in,
     options_of,
-    storage_fault,
     storage_of,
     use_storage,
     without_secrets,
 )
+from streaming_source.sinks.storage_faults import storage_fault
 
 if TYPE_CHECKING:
     from pathlib import Path

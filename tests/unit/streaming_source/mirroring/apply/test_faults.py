@@ -12,13 +12,13 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ConfigError, DiskFullError, SchemaError, StorageError
 from streaming_source.mirroring.apply.faults import (
-    bucket_fault,
     fault_of_all,
     full_disk,
     may_pass,
     typed_storage_errors,
 )
 from streaming_source.sinks.queries import message_of
+from streaming_source.sinks.storage_faults import bucket_fault
 
 DISK = PySparkException("java.io.IOException: No space left on device")
 TABLE = AnalysisException("[DELTA_MERGE_UNRESOLVED_EXPRESSION] no such column")

@@ -49,7 +49,6 @@ from streaming_source.sinks.delta import (
 from streaming_source.sinks.delta_folders import read_delta
 from streaming_source.sinks.queries import SPARK_ERRORS
 from streaming_source.sinks.sql_text import braced, identifier, literal
-from streaming_source.sinks.storage import bucket_of
 from streaming_source.transforms.transformed_images import KEY, MIRROR, PROPERTIES, image_type
 
 if TYPE_CHECKING:
@@ -284,12 +283,18 @@ class DeltaTarget(DeltaTable):
             self._carry_out(action)
 
     def _carry_out(self, action: TargetAction) -> None:
-        if not (isinstance(action, AddColumns) and self._adds_columns(action)):
-            self.spark.sql(alter_table(self.name, action))
+        if isinstance(action, AddColumns):
+            if self._adds_columns(action):
+                return
+            existing = {name.lower() for name in self.rows().columns}  # also of a commit that no store confirmed
+            action = AddColumns(tuple(column for column in action.columns if column.name.lower() not in existing))
+            if not action.columns:
+                return
+        self.spark.sql(alter_table(self.name, action))
 
     def _adds_columns(self, action: AddColumns) -> bool:
         """Add columns without Spark, because its first ALTER takes a second; return False if Spark has to do it."""
-        if self.folder is None or bucket_of(self.folder) is not None:
+        if self.folder is None:
             return False
         try:
             set_columns(self.folder, lambda fields: altered(fields, action), next_metadata(self.spark))

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from streaming_source.mirroring.writers.native import deletion_vectors, upkeep
+from streaming_source.mirroring.writers.native import deletion_vectors, table_commits, upkeep
 from streaming_source.mirroring.writers.native.data_files import (
     NativeWriteError,
     files_of,
@@ -31,8 +31,8 @@ from streaming_source.mirroring.writers.native.deletion_vectors import commit_ma
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files, merge_rows, replace_rows
 from streaming_source.mirroring.writers.native.log_files import last_checkpoint, write_commit
 from streaming_source.mirroring.writers.native.rewritten_files import MARKED_BYTES, ChangedFiles
-from streaming_source.mirroring.writers.native.table_commits import create
-from streaming_source.mirroring.writers.target_format import READS, Commit
+from streaming_source.mirroring.writers.native.table_commits import altered, create, set_columns
+from streaming_source.mirroring.writers.target_format import READS, AddColumns, Commit
 from streaming_source.sinks.storage import delta_table, files_in, use_storage
 from streaming_source.transforms.transformed_images import TargetColumn
 from tests.fixtures.s3_faults import Fault, FaultyStore, random_faults
@@ -215,6 +215,56 @@ def test_upkeep_of_a_table_in_a_bucket(store: ObjectStore) -> None:
     left = [path for path, _ in files_in(folder).sizes() if path.endswith(".parquet") and "_delta_log" not in path]
     assert len(left) == 1
     assert held(folder, store) == before
+
+
+def add_column(folder: str, name: str, metadata: str = "{}") -> None:
+    action = AddColumns((TargetColumn(name, "INT", nullable=True, comment="new"),))
+    set_columns(folder, lambda fields: altered(fields, action), metadata)
+
+
+def test_columns_are_added_once_whatever_befalls_requests(store: ObjectStore) -> None:
+    with FaultyStore("127.0.0.1", store.port, random_faults(3, 0.2, longest_s=3.0)) as proxy:
+        folder = make_table("columns-faults", store, proxy.endpoint)
+        for number in range(20):
+            insist(partial(add_column, folder, f"c{number}"))
+        assert proxy.faults > 10
+    table = DeltaTable(folder, storage_options=store.options())
+    assert [field.name for field in table.schema().fields] == ["id", "v", *(f"c{number}" for number in range(20))]
+    assert table.version() == 20, "one commit for each column"
+
+
+@pytest.mark.parametrize("fault", [Fault(lose_answer=True), Fault(delay_s=4.0)], ids=["lost", "late"])
+def test_a_column_whose_answer_was_lost_is_added_once(store: ObjectStore, fault: Fault) -> None:
+    def of_commit(request: Request) -> Fault | None:
+        return fault if request.conditional and request.method == "PUT" else None
+
+    with FaultyStore("127.0.0.1", store.port, of_commit) as proxy:
+        folder = make_table(f"columns-{fault.delay_s}", store, proxy.endpoint)
+        limits = {"timeout": "1s", "max_retries": "2", "retry_timeout": "8s"}
+        use_storage(BUCKET, store.options(proxy.endpoint) | QUICK | limits)
+        insist(partial(add_column, folder, "w"))
+        assert proxy.faults > 0
+        time.sleep(fault.delay_s)  # each PUT that its client gave up arrives
+        add_column(folder, "x")
+    table = DeltaTable(folder, storage_options=store.options())
+    assert [field.name for field in table.schema().fields] == ["id", "v", "w", "x"]
+    assert table.version() == 2
+
+
+def test_another_writer_comes_before_the_columns(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_table("columns-conflict", store)
+    others = iter([True])
+
+    def late(*arguments: Any) -> Any:
+        if next(others, False):
+            append(folder, 1, [7], "other")
+        return write_commit(*arguments)
+
+    monkeypatch.setattr(table_commits, "write_commit", late)
+    add_column(folder, "w")
+    assert DeltaTable(folder, storage_options=store.options()).version() == 2
+    found = QueryBuilder().register("t", delta_table(folder)).execute("SELECT id, w FROM t").read_all()
+    assert pa.table(found).to_pylist() == [{"id": 7, "w": None}]
 
 
 def created(local: Path, properties: dict[str, str]) -> Path:

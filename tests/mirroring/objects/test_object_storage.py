@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.fixtures.mariadb import MariaDb
 from tests.mirroring.mirrors import fill_shop
@@ -53,3 +54,30 @@ def test_a_mirror_in_a_bucket_follows_its_server(
     mirror.resnapshot("b")
     mirror.run()
     mirror.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize("keys", ["right", "wrong"])
+def test_columns_are_added_without_spark(primary: MariaDb, in_bucket: Callable[..., InBucket], keys: str) -> None:
+    """With wrong keys for delta-rs alone, Spark adds the columns."""
+    primary.sql(
+        "USE shop", "CREATE OR REPLACE TABLE wide (id INT PRIMARY KEY, v INT)", "INSERT INTO wide VALUES (1, 1)"
+    )
+    mirror = in_bucket(primary, "shop", tables="shop.wide")
+    mirror.run()
+    primary.sql(
+        "USE shop",
+        "ALTER TABLE wide ADD COLUMN w INT, ADD COLUMN `x y` VARCHAR(20)",
+        "INSERT INTO wide VALUES (2, 2, 2, 'ü')",
+        "ALTER TABLE wide ADD COLUMN z DATE",
+        "UPDATE wide SET z = '2026-01-01' WHERE id = 1",
+    )
+    mirror.break_off()  # the columns are there, and come again
+    mirror.run(**({} if keys == "right" else {"storageOptions": {"secret_access_key": "wrong-secret-0815"}}))
+    primary.sql("USE shop", "ALTER TABLE wide ADD COLUMN last INT", "INSERT INTO wide (id, last) VALUES (3, 3)")
+    mirror.run(**({} if keys == "right" else {"storageOptions": {"secret_access_key": "wrong-secret-0815"}}))
+    mirror.assert_equal("wide")
+    place = f"s3://{mirror.bucket}/{mirror.lake}/wide"
+    done = DeltaTable(place, storage_options=mirror.store.options()).history()
+    made = [str(one.get("engineInfo", "")).startswith("mariadb-binlog") for one in done if "ALTER" in one["operation"]]
+    added = [one for one in done if "COLUMNS" in one["operation"]]
+    assert (made.count(True), len(added)) == ((3, 0) if keys == "right" else (1, 2)), done

@@ -28,7 +28,7 @@ from streaming_source.mirroring.writers.native.log_files import (
     vector_name,
     write_commit,
 )
-from streaming_source.sinks.storage import files_in
+from streaming_source.sinks.storage import files_in, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -160,8 +160,8 @@ def _write_checkpoint_if_due(table: DeltaTable) -> None:
     try:
         table.update_incremental()
         table.create_checkpoint()
-    except Exception:  # noqa: BLE001  (the commit is done)
-        _log.debug("a checkpoint of %s failed", table.table_uri, exc_info=True)
+    except Exception as error:  # noqa: BLE001  (the commit is done)
+        _log.debug("a checkpoint of %s failed: %s", table.table_uri, without_secrets(str(error)))
 
 
 def unused_vector_files(folder: str, version: int, retention_s: float) -> list[str]:

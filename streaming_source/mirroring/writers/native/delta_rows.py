@@ -136,8 +136,8 @@ def refused(folder: str) -> Iterator[None]:
         raise NativeWriteError(reason_of(text, folder)) from None
 
 
-def plain(error: Exception) -> str:
-    """Return the text of an error of delta-rs in one line, without colours and arrows of terminals."""
+def plain(error: BaseException) -> str:
+    """Return the text of an error of delta-rs in one line, without credentials, colours and arrows of terminals."""
     return without_secrets(" ".join(_FOR_TERMINALS.sub(" ", str(error)).split()))
 
 

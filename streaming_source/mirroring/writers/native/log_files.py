@@ -17,7 +17,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.sinks.storage import bucket_of, can_create, files_in
+from streaming_source.sinks.storage import bucket_of, can_create, files_in, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -288,7 +288,8 @@ def read_log(folder: str, version: int, since: LoggedFiles | None = None) -> Log
             for line in lines:
                 _take(json.loads(line), known)
     except (OSError, ValueError, KeyError) as error:
-        raise NativeWriteError(f"the log of {folder} cannot be read: {type(error).__name__}: {error}") from error
+        text = f"the log of {folder} cannot be read: {type(error).__name__}: {without_secrets(str(error))}"
+        raise NativeWriteError(text) from (error if bucket_of(folder) is None else None)
     return known._replace(version=version)
 
 

@@ -1,4 +1,4 @@
-"""Commits to Delta tables in local folders that delta-rs cannot write: creation, columns, and rewritten rows.
+"""Commits to Delta tables that delta-rs cannot write: creation, columns, and rewritten rows.
 
 delta-rs 1.6 neither creates tables with column mapping nor renames or drops their columns. So this module writes these
 commits as files of Delta's log: `create` and `set_columns` have the metadata of the table, `rewrite` also has new data
@@ -10,6 +10,7 @@ Protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md (actions, co
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from streaming_source.mirroring.writers.native.delta_rows import FEATURES, check
 from streaming_source.mirroring.writers.native.log_files import LOG, added, logged_files, now_ms, removed, write_commit
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, RenameColumn, SetType
 from streaming_source.schema.row_schema import spark_type
+from streaming_source.sinks.storage import bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -141,13 +143,27 @@ def set_columns(folder: str, change: Callable[[list[Field]], list[Field]], metad
         metadata: the user metadata of the commit.
 
     Raises:
-        NativeWriteError: other commits came first several times.
+        NativeWriteError: other commits came first several times. In a bucket: the store did not confirm the commit,
+            which may be there all the same.
+        OSError: a disk refused the commit.
     """
-
-    def attempt(table: DeltaTable) -> list[Action]:
-        return [{"metaData": _altered(table, change(_fields(table)))}]
-
-    _retried(folder, "ALTER TABLE", attempt, metadata)
+    for number in range(_TRIES):
+        with refused(folder):
+            table = opened(folder)
+            check_target(table, None)
+        fields = _fields(table)
+        wanted = change(fields)
+        if number and wanted == fields:
+            return  # a commit arrived although the store did not confirm it
+        actions = [{"metaData": _altered(table, wanted)}]
+        try:
+            with contextlib.nullcontext() if bucket_of(folder) is None else refused(folder):
+                write_commit(folder, table.version() + 1, "ALTER TABLE", actions, metadata)
+        except NativeWriteError:
+            if number + 1 == _TRIES:
+                raise
+        else:
+            return
 
 
 def rewrite(
@@ -280,20 +296,6 @@ def _rewritten(spark: SparkSession, parts: Sequence[_Part], rewriter: _Rewriter)
         remove_files(rewriter.folder, made)
         raise NativeWriteError(reason)
     return made
-
-
-def _retried(folder: str, operation: str, attempt: Callable[[DeltaTable], list[Action]], metadata: str) -> None:
-    for number in range(_TRIES):
-        with refused(folder):
-            table = opened(folder)
-            check_target(table, None)
-        try:
-            write_commit(folder, table.version() + 1, operation, attempt(table), metadata)
-        except NativeWriteError:
-            if number + 1 == _TRIES:
-                raise
-        else:
-            return
 
 
 def _altered(table: DeltaTable, fields: Sequence[Field]) -> dict[str, Any]:

@@ -30,7 +30,12 @@ from streaming_source.mirroring.writers.native.data_files import (
     write_file,
 )
 from streaming_source.mirroring.writers.native.deletion_vectors import unused_vector_files
-from streaming_source.mirroring.writers.native.delta_rows import after_commit, may_have_landed, remove_uncommitted
+from streaming_source.mirroring.writers.native.delta_rows import (
+    after_commit,
+    may_have_landed,
+    plain,
+    remove_uncommitted,
+)
 from streaming_source.mirroring.writers.native.log_files import checkpoint_interval, last_checkpoint
 from streaming_source.sinks.storage import bucket_of, delta_table, files_in
 
@@ -294,11 +299,15 @@ class Upkeep:
 
         key = f"{what}: {type(error).__name__}"
         if isinstance(error, CommitFailedError | TableNotFoundError):
-            _log.debug("The %s of %s is postponed: %s", what, folder, error)
+            _log.debug("The %s of %s is postponed: %s", what, folder, plain(error))
         elif key not in table.reported:
             table.reported.add(key)
             _log.warning(
-                "The %s of %s failed, and is tried again later: %s: %s", what, folder, type(error).__name__, error
+                "The %s of %s failed, and is tried again later: %s: %s",
+                what,
+                folder,
+                type(error).__name__,
+                plain(error),
             )
 
 

@@ -13,7 +13,9 @@ import os
 import re
 import threading
 import uuid
+from collections import OrderedDict
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from deltalake import DeltaTable
-    from deltalake._internal import ObjectOutputStream
+    from deltalake._internal import DeltaFileSystemHandler, ObjectOutputStream
     from obstore.store import S3Store
+    from pyarrow.fs import FileInfo
     from pyspark.sql import SparkSession
 
 S3: Final = "s3"
@@ -342,28 +345,72 @@ class _Bytes:
             self._stream.close()  # type: ignore[attr-defined]  # the stub lacks it
 
 
-class _Objects:
-    def __init__(self, folder: str) -> None:
-        from deltalake._internal import DeltaFileSystemHandler  # the public class wraps its outputs
+MOST_CLIENTS: Final = 8
+"""Most clients that a process keeps, one for each bucket. Each has open connections and credentials."""
+_clients: OrderedDict[str, _BucketClient] = OrderedDict()
+"""Clients by bucket, the last used one at the end."""
+
+
+class _BucketClient:
+    """Clients of delta-rs and obstore for all tables of a bucket. They keep their connections."""
+
+    def __init__(self, bucket: str, options: dict[str, str]) -> None:
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
-        options = options_of(folder)
+        self.bucket = bucket
+        self.options = options
+        handler = DeltaStorageHandler(f"{S3}://{bucket}", options)
+        self.outputs: DeltaFileSystemHandler = handler._handler  # noqa: SLF001  (the public class wraps its outputs)
+        self.files = PyFileSystem(handler)
+
+    def __repr__(self) -> str:
+        return f"_BucketClient({self.bucket!r})"
+
+    @cached_property
+    def objects(self) -> S3Store:
+        """Client of obstore, because delta-rs has no conditional PUT in its API."""
+        return _object_store(self.bucket, self.options)
+
+
+def _client_of(folder: str) -> _BucketClient:
+    """Return the client of a folder's bucket, with the options that the process has now."""
+    bucket, options = bucket_of(folder), options_of(folder)
+    assert bucket is not None  # noqa: S101
+    assert options is not None  # noqa: S101
+    with _lock:
+        client = _clients.pop(bucket, None)
+        if client is None or client.options != options:
+            client = _BucketClient(bucket, options)
+        _clients[bucket] = client
+        while len(_clients) > MOST_CLIENTS:
+            _clients.popitem(last=False)
+    return client
+
+
+class _Objects:
+    def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._outputs = DeltaFileSystemHandler(folder, options)
-        self._files = PyFileSystem(DeltaStorageHandler(folder, options))
+        self._client = _client_of(folder)
+        self._prefix = urlsplit(folder).path.strip("/")
+
+    def _key(self, path: str) -> str:
+        return f"{self._prefix}/{path}".strip("/")
+
+    def _path(self, key: str) -> str:
+        return key.removeprefix(self._prefix).strip("/")
 
     def write(self, path: str) -> pa.NativeFile:
         import pyarrow as pa
 
-        return pa.PythonFile(_Bytes(self._outputs.open_output_stream(path)), mode="w")
+        return pa.PythonFile(_Bytes(self._client.outputs.open_output_stream(self._key(path))), mode="w")
 
     def create(self, path: str, content: bytes) -> None:
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         try:
-            obstore.put(_object_store(self._folder), path, content, mode="create", use_multipart=False)
+            obstore.put(self._client.objects, self._key(path), content, mode="create", use_multipart=False)
         except AlreadyExistsError:
             raise FileExistsError(f"{self._folder}/{path} exists") from None
         except BaseError as error:  # its cause may have the signed text
@@ -372,7 +419,7 @@ class _Objects:
     def read(self, path: str) -> pa.NativeFile:
         import pyarrow as pa
 
-        file = self._files.open_input_file(path)
+        file = self._client.files.open_input_file(self._key(path))
         if file.size() > AT_ONCE_BYTES:
             return file
         with file:
@@ -382,38 +429,39 @@ class _Objects:
         import obstore
 
         try:
-            return obstore.head(_object_store(self._folder), path)["e_tag"]
+            return obstore.head(self._client.objects, self._key(path))["e_tag"]
         except FileNotFoundError:
             return None
 
     def times(self) -> Iterator[tuple[str, float]]:
-        from pyarrow.fs import FileSelector, FileType
-
-        for found in self._files.get_file_info(FileSelector("", recursive=False)):
-            if found.type == FileType.File:
-                yield found.path, found.mtime.timestamp()
+        for found in self._listed(recursive=False):
+            yield self._path(found.path), found.mtime.timestamp()
 
     def size(self, path: str) -> int:
-        return int(self._files.get_file_info(path).size)
+        return int(self._client.files.get_file_info(self._key(path)).size)
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
-                self._files.delete_file(path)
+                self._client.files.delete_file(self._key(path))
 
     def sizes(self) -> Iterator[tuple[str, int]]:
+        for found in self._listed(recursive=True):
+            yield self._path(found.path), found.size
+
+    def _listed(self, *, recursive: bool) -> Iterator[FileInfo]:
         from pyarrow.fs import FileSelector, FileType
 
-        for found in self._files.get_file_info(FileSelector("", recursive=True)):
+        for found in self._client.files.get_file_info(FileSelector(self._prefix, recursive=recursive)):
             if found.type == FileType.File:
-                yield found.path, found.size
+                yield found
 
 
-def _object_store(folder: str) -> S3Store:
-    """Return the folder in its bucket with the options of delta-rs, which has no conditional PUT in its API."""
+def _object_store(bucket: str, options: Mapping[str, str]) -> S3Store:
+    """Return a client of obstore with the options of delta-rs."""
     from obstore.store import S3Store
 
-    given = dict(options_of(folder) or {})
+    given = dict(options)
     client: dict[str, str] = {name: given.pop(name) for name in ("timeout", "connect_timeout") if name in given}
     if given.pop("aws_allow_http", "").lower() == "true":
         client["allow_http"] = "true"
@@ -422,10 +470,8 @@ def _object_store(folder: str) -> S3Store:
         "retry_timeout": _duration(given.pop("retry_timeout")),
     }
     del given["aws_s3_allow_unsafe_rename"]  # of delta-rs alone
-    place = urlsplit(folder)
     return S3Store(
-        place.netloc,
-        prefix=place.path.strip("/"),
+        bucket,
         config=given,  # type: ignore[arg-type]  # texts, by names that differ
         client_options=client,  # type: ignore[arg-type]
         retry_config=retries,  # type: ignore[arg-type]

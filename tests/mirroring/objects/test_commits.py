@@ -197,6 +197,22 @@ def test_two_processes_append_and_neither_loses_a_commit(store: ObjectStore) -> 
     assert DeltaTable(folder, storage_options=store.options()).version() == 40
 
 
+def test_files_of_all_tables_use_one_client_of_each_library(store: ObjectStore) -> None:
+    """A client keeps its connection, so the store counts clients."""
+    with FaultyStore("127.0.0.1", store.port) as proxy:
+        use_storage(BUCKET, store.options(proxy.endpoint))
+        for number in range(30):
+            files = files_in(f"s3://{BUCKET}/clients-{number % 5}")
+            files.create(f"a{number}", b"of obstore")
+            assert files.identity(f"a{number}")
+            with files.read(f"a{number}") as file:
+                assert file.read() == b"of obstore"
+            with files.write(f"b{number}") as file:
+                file.write(b"12")
+        assert sorted(files.sizes()) == sorted((path, 2 if path[0] == "b" else 10) for path, _ in files.times())
+        assert proxy.connections <= 4, "two clients, which may open one more connection each"
+
+
 def test_upkeep_of_a_table_in_a_bucket(store: ObjectStore) -> None:
     folder = make_table("upkept", store)
     for number in range(1, upkeep.FEW_FILES + 3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _own_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "_options", {})
+    monkeypatch.setattr(storage, "_clients", OrderedDict())
 
 
 def test_names_with_and_without_prefix_are_one_option() -> None:
@@ -107,6 +109,32 @@ def test_no_credential_is_left_in_a_text() -> None:
     left = without_secrets(text)
     assert "SignatureDoesNotMatch" in left
     assert not [one for one in ("OTHER", "AWS4", "hidden-7", "KEY77", "tok-9", "AAA", "0f0f") if one in left]
+
+
+KEYS = {"aws_region": "eu", "aws_access_key_id": "KEY77", "aws_secret_access_key": "hidden-7"}
+
+
+def test_a_bucket_has_one_client_until_its_options_change() -> None:
+    use_storage("lake", KEYS)
+    first = storage._client_of("s3://lake/a")
+    assert storage._client_of("s3://lake/b/c") is first
+    assert storage._client_of("s3://lake/a").objects is first.objects
+    use_storage("lake", KEYS | {"aws_secret_access_key": "hidden-8"})
+    second = storage._client_of("s3://lake/a")
+    assert second is not first
+    assert list(storage._clients.values()) == [second], "the old credentials are dropped"
+
+
+def test_few_clients_are_kept_and_no_repr_has_credentials() -> None:
+    for number in range(storage.MOST_CLIENTS + 3):
+        use_storage(f"lake{number}", KEYS)
+        storage._client_of(f"s3://lake{number}/a")
+        storage._client_of("s3://lake0/a")
+    assert len(storage._clients) == storage.MOST_CLIENTS
+    assert "lake0" in storage._clients, "the last used ones are kept"
+    assert repr(storage._clients["lake0"]) == "_BucketClient('lake0')"
+    shown = f"{storage._clients!r} {files_in('s3://lake0/a')!r} {storage._client_of('s3://lake0/a').objects!r}"
+    assert not [one for one in ("KEY77", "hidden-7") if one in shown]
 
 
 def test_a_file_is_created_once(tmp_path: Path) -> None:

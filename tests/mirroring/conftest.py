@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.jars import JarsMissingError
+from tests.fixtures.mariadb import MariaDb
 from tests.mirroring.mirrors import Mirrored
 from tests.mirroring.session import session_settings
 from tests.recipes.workbench import Workbench
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.fixtures.mariadb import MariaDb
-
 
 def spark_settings(folder: Path) -> dict[str, str]:
     """Return the settings of a session with Delta tables; a missing jar fails the test."""
@@ -24,6 +23,14 @@ def spark_settings(folder: Path) -> dict[str, str]:
         return session_settings(folder)
     except JarsMissingError as error:
         pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[MariaDb]:
+    """A server with the user of mirrors, for the tests of one module."""
+    with MariaDb("11.8", "--binlog-row-metadata=FULL") as running:
+        running.add_user()
+        yield running
 
 
 @pytest.fixture(scope="module")

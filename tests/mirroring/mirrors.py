@@ -55,6 +55,17 @@ sink.write_control = broken
 """
 )
 _MEND = "sink.write_control = whole"
+PEOPLE: Final = (
+    (
+        "CREATE TABLE people (id INT PRIMARY KEY, secret TEXT, card CHAR(19) NOT NULL, pin INT, email VARCHAR(50),"
+        " born DATETIME(3), code VARBINARY(9), country CHAR(2), at TIME(2), price DECIMAL(20,9))"
+    ),
+    (
+        "INSERT INTO people SELECT seq, 'MARKER', 'MARKER', seq, CONCAT('é', seq), '2001-02-03 04:05:06.700', "
+        "CHAR(200, seq USING BINARY), IF(seq % 2, 'DE', 'FR'), SEC_TO_TIME(seq * 900), seq / 7 FROM seq_1_to_100"
+    ),
+)
+"""Statements for a table of 100 rows, whose columns rules hash, mask and leave out."""
 _FOLDER = f"from {delta.__name__} import known_folder; result = known_folder(spark, {{table!r}})"
 _SAME_IN_BOTH: Final = (
     *(pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_date),

@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.fixtures.jars import JarsMissingError
-from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.object_store import PROGRAM, ObjectStore, object_store_jars
 from tests.mirroring.faults.test_kills import folder, kill_in_a_batch, spark_settings
 from tests.mirroring.mirrors import Mirrored, fill_shop
@@ -20,6 +19,8 @@ from tests.recipes.workbench import Workbench
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.fixtures.mariadb import MariaDb
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(600)]
 
@@ -48,13 +49,6 @@ def s3_jars() -> list[str]:
         return [str(jar) for jar in object_store_jars()]
     except JarsMissingError as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[MariaDb]:
-    with MariaDb("11.8", "--binlog-row-metadata=FULL") as running:
-        running.add_user()
-        yield running
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ from streaming_source.mirroring.writers.target_format import (
     version_at,
 )
 from streaming_source.schema.row_schema import spark_type
+from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.schema.target_modes import CURRENT, MEANINGS
 from streaming_source.sinks.delta import (
     DELTA,
@@ -286,8 +287,12 @@ class DeltaTarget(DeltaTable):
         if isinstance(action, AddColumns):
             if self._adds_columns(action):
                 return
-            existing = {name.lower() for name in self.rows().columns}  # also of a commit that no store confirmed
-            action = AddColumns(tuple(column for column in action.columns if column.name.lower() not in existing))
+            existing = {
+                spark_column_key(name) for name in self.rows().columns
+            }  # also of a commit that no store confirmed
+            action = AddColumns(
+                tuple(column for column in action.columns if spark_column_key(column.name) not in existing)
+            )
             if not action.columns:
                 return
         self.spark.sql(alter_table(self.name, action))

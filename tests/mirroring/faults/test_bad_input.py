@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.mariadb import MariaDb
 from tests.mirroring.mirrors import fill_shop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.fixtures.mariadb import MariaDb
     from tests.mirroring.mirrors import Mirrored
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1200)]
@@ -48,13 +48,6 @@ from streaming_source import audit
 found = audit(spark, mirror={control!r}, repair=True, **{server!r})
 result = True
 """
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[MariaDb]:
-    with MariaDb("11.8", "--binlog-row-metadata=FULL") as running:
-        running.add_user()
-        yield running
 
 
 def commits(folder: Path) -> list[Path]:

@@ -13,16 +13,15 @@ from deltalake.exceptions import DeltaError
 
 from tests.fixtures.http_server import HttpServerError
 from tests.fixtures.jars import JarsMissingError
+from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.object_store import ObjectStore, object_store_jars
-from tests.mirroring.mirrors import Mirrored
+from tests.mirroring.mirrors import Mirrored, fill_shop
 from tests.mirroring.session import session_settings
 from tests.recipes.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from tests.fixtures.mariadb import MariaDb
 
 BUCKET = "lake"
 _NUMBERS = itertools.count(1)
@@ -49,6 +48,14 @@ def s3_settings(folder: Path, store: ObjectStore, endpoint: str | None = None) -
         "spark.hadoop.fs.s3a.attempts.maximum": "3",
         "spark.hadoop.fs.s3a.connection.timeout": "10s",
     }
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[MariaDb]:
+    """A server with two tables of 30 rows, for the tests of one module."""
+    with MariaDb("11.8") as running:
+        fill_shop(running, "a", "b")
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.mariadb import MariaDb
-from tests.mirroring.mirrors import fill_shop
 from tests.mirroring.objects.test_bad_input import bucket_settings, change_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.fixtures.mariadb import MariaDb
     from tests.fixtures.object_store import ObjectStore
     from tests.mirroring.objects.conftest import InBucket
     from tests.recipes.workbench import Workbench
@@ -43,13 +42,6 @@ finally:
     query.stop()
 result = spark.read.text({checkpoint!r} + "/offsets").count()
 """
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[MariaDb]:
-    with MariaDb("11.8") as running:
-        fill_shop(running, "a", "b")
-        yield running
 
 
 @dataclass

@@ -9,16 +9,15 @@ import pytest
 
 from streaming_source.mirroring.writers.native.conditional_put import check_conditional_put
 from tests.fixtures.installation import PROJECT
-from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.s3_faults import CLOCK_IS_OFF, NOT_IMPLEMENTED, FaultyStore, without_condition
-from tests.mirroring.mirrors import fill_shop
 from tests.mirroring.objects.conftest import InBucket, mirror_in, s3_settings
 from tests.recipes.workbench import Workbench
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.fixtures.mariadb import MariaDb
     from tests.fixtures.object_store import ObjectStore
     from tests.fixtures.s3_faults import Fault, Request
 
@@ -57,13 +56,6 @@ REFUSALS = (
 )
 CLOCKS = "the clocks differ"
 CONDITION = "Use a store that has it"
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[MariaDb]:
-    with MariaDb("11.8") as running:
-        fill_shop(running, "a", "b")
-        yield running
 
 
 @pytest.fixture

@@ -7,22 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from tests.fixtures.mariadb import MariaDb
-from tests.mirroring.mirrors import fill_shop
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from tests.fixtures.mariadb import MariaDb
     from tests.mirroring.objects.conftest import InBucket
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[MariaDb]:
-    with MariaDb("11.8") as running:
-        fill_shop(running, "a", "b")
-        yield running
 
 
 @pytest.mark.parametrize("writer", ["native", "spark"])

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.s3_faults import FaultyStore, random_faults
-from tests.mirroring.mirrors import fill_shop
 from tests.mirroring.objects.conftest import BUCKET, InBucket, mirror_in, s3_settings
 from tests.recipes.workbench import Workbench
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.fixtures.mariadb import MariaDb
     from tests.fixtures.object_store import ObjectStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -36,13 +35,6 @@ from streaming_source import audit
 found = audit(spark, mirror={control!r}, **{server!r})
 result = {{table.table: {{kind: n for kind, n in table.counts.items() if n}} for table in found.tables}}
 """
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[MariaDb]:
-    with MariaDb("11.8") as running:
-        fill_shop(running, "a", "b")
-        yield running
 
 
 def files_with(folder: Path, secret: str) -> list[str]:

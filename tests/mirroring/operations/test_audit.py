@@ -9,6 +9,7 @@ import pytest
 from streaming_source.auditing.call import audit
 from streaming_source.mirroring.control.metrics import metric_prefix
 from tests.fixtures.mariadb import MariaDb
+from tests.mirroring.mirrors import PEOPLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,10 +62,7 @@ def test_targets_with_modes_and_rules_are_compared_with_what_they_have_to_hold(
         primary.sql(
             "CREATE DATABASE shop CHARACTER SET utf8mb4",
             "USE shop",
-            "CREATE TABLE people (id INT PRIMARY KEY, secret TEXT, card CHAR(19) NOT NULL, pin INT, email VARCHAR(50),"
-            " born DATETIME(3), code VARBINARY(9), country CHAR(2), at TIME(2), price DECIMAL(20,9))",
-            "INSERT INTO people SELECT seq, 'MARKER', 'MARKER', seq, CONCAT('é', seq), '2001-02-03 04:05:06.700', "
-            "CHAR(200, seq USING BINARY), IF(seq % 2, 'DE', 'FR'), SEC_TO_TIME(seq * 900), seq / 7 FROM seq_1_to_100",
+            *PEOPLE,
         )
         for table in ("soft", "versions", "log"):
             primary.sql(

@@ -12,16 +12,17 @@ from pyiceberg.expressions import And, EqualTo
 
 from streaming_source.auditing.call import audit
 from streaming_source.mirroring.control.metrics import metric_prefix
-from tests.fixtures.mariadb import MariaDb
+from tests.mirroring.mirrors import PEOPLE
 from tests.mirroring.operations.test_audit import RULES, WAIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
+    from tests.fixtures.mariadb import MariaDb
     from tests.mirroring.mirrors import Mirrored
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -59,13 +60,6 @@ with contextlib.redirect_stdout(out):
     except SystemExit as end:
         result = [end.code, out.getvalue()]
 """
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[MariaDb]:
-    with MariaDb("11.8", "--binlog-row-metadata=FULL") as running:
-        running.add_user()
-        yield running
 
 
 @pytest.fixture
@@ -115,7 +109,7 @@ def rows_with(table: Table, rows: BooleanExpression, **values: object) -> pa.Tab
 
 
 def change(table: Table, rows: BooleanExpression, **values: object) -> None:
-    """Change rows behind the mirror's back."""
+    """Change rows without the mirror."""
     table.overwrite(rows_with(table, rows, **values), overwrite_filter=rows)
 
 
@@ -124,10 +118,7 @@ def shop(primary: MariaDb) -> None:
         "DROP DATABASE IF EXISTS shop",
         "CREATE DATABASE shop CHARACTER SET utf8mb4",
         "USE shop",
-        "CREATE TABLE people (id INT PRIMARY KEY, secret TEXT, card CHAR(19) NOT NULL, pin INT, email VARCHAR(50),"
-        " born DATETIME(3), code VARBINARY(9), country CHAR(2), at TIME(2), price DECIMAL(20,9))",
-        "INSERT INTO people SELECT seq, 'MARKER', 'MARKER', seq, CONCAT('é', seq), '2001-02-03 04:05:06.700', "
-        "CHAR(200, seq USING BINARY), IF(seq % 2, 'DE', 'FR'), SEC_TO_TIME(seq * 900), seq / 7 FROM seq_1_to_100",
+        *PEOPLE,
     )
     for table in ("now", "soft", "versions", "log"):
         primary.sql(

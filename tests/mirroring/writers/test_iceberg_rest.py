@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.rest_catalog import RestCatalog
 from tests.mirroring.writers.test_iceberg import by_pyiceberg, follow_modes, states, table_of
 from tests.mirroring.writers.test_writer_contract import RUN
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.fixtures.mariadb import MariaDb
     from tests.mirroring.mirrors import Mirrored
     from tests.recipes.workbench import Workbench
 
@@ -37,13 +37,6 @@ MOMENTS = {
     "before the control table": ("control", "stage_snapshot", "*given", "", "whole(*given)"),
 }
 """Where the catalog is killed: a function of the driver, and what it does before and after that."""
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[MariaDb]:
-    with MariaDb("11.8", "--binlog-row-metadata=FULL") as running:
-        running.add_user()
-        yield running
 
 
 @pytest.fixture

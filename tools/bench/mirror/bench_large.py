@@ -7,8 +7,8 @@
     rate         changes at a steady rate for a while: how old what is visible is, at each tenth of the time
 
 For each step: seconds, CPU seconds of JVM and Python processes, the largest resident size of the JVM, of one Python
-process and of the server, and the most bytes of the spool, of the relay log and of the targets. Nothing is compared
-with a peer, and every part can be run alone and smaller: two sizes show what grows.
+process and of the server (since it began), and the most bytes of the spool, of the relay log and of the targets.
+Nothing is compared with a peer, and every part can be run alone and smaller: two sizes show what grows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.fixtures.jars import delta_settings
 from tests.fixtures.mariadb import MariaDb
 from tools.bench.kit.process_times import peak_bytes
 from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, CpuMeter, open_session
-from tools.bench.mirror.mirror_runs import DATABASE, Bench, commits
+from tools.bench.mirror.mirror_runs import DATABASE, Bench, commits, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,9 @@ SERVER = (
 
 
 class Step(NamedTuple):
-    """What one step took. Sizes are the largest seen, in bytes; those of folders are of allocated blocks."""
+    """What one step took. Sizes are the largest seen, in bytes: of the server since it began, of folders in allocated
+    blocks.
+    """
 
     seconds: float
     cpu: float
@@ -331,10 +333,6 @@ class Large:
         return tenths
 
 
-def _numbers(words: str) -> list[int]:
-    return [int(word) for word in words.split(",")]
-
-
 def _sizes(words: str) -> list[float]:
     return [float(word) for word in words.split(",")]
 
@@ -344,8 +342,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="scripts/bench large", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default=PARTS, help=f"some of {PARTS}")
-    parser.add_argument("--table-rows", type=_numbers, default=[10_000_000, 100_000_000])
-    parser.add_argument("--tables", type=_numbers, default=[100, 1_000])
+    parser.add_argument("--table-rows", type=numbers, default=[10_000_000, 100_000_000])
+    parser.add_argument("--tables", type=numbers, default=[100, 1_000])
     parser.add_argument("--transaction-gb", type=_sizes, default=[1.0, 5.0])
     parser.add_argument("--row-mb", type=_sizes, default=[100.0, 500.0])
     parser.add_argument("--rate", type=float, default=20_000.0, help="changes a second")

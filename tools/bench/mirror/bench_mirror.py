@@ -47,7 +47,7 @@ from tests.fixtures.mariadb import MariaDb
 from tools.bench.kit.peer_programs import debezium_program
 from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
 from tools.bench.mirror.debezium_changes import debezium_changes
-from tools.bench.mirror.mirror_runs import COLUMNS, Bench, measured, triggers
+from tools.bench.mirror.mirror_runs import COLUMNS, Bench, measured, numbers, triggers
 from tools.bench.mirror.mirror_waits import latency, size, start, tpcc
 
 if TYPE_CHECKING:
@@ -163,10 +163,6 @@ def _middle(runs: Sequence[Measured]) -> dict[str, float]:
     return {"rate": statistics.median(r.rate for r in runs), "cpu_us": statistics.median(r.cpu_us for r in runs)}
 
 
-def _numbers(words: str) -> list[int]:
-    return [int(word) for word in words.split(",")]
-
-
 def _ratios(found: dict[str, Any]) -> dict[str, float | None]:
     ratio: dict[str, float | None] = {
         "jdbc_rate": None,
@@ -205,25 +201,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", default=PARTS, help=f"some of {PARTS},tpcc")
     parser.add_argument(
-        "--rows", type=_numbers, default=[2_000_000, 4_000_000, 8_000_000], help="of the tables that are loaded"
+        "--rows", type=numbers, default=[2_000_000, 4_000_000, 8_000_000], help="of the tables that are loaded"
     )
     parser.add_argument("--connections", type=int, default=2, help="for reading it, both ways")
     parser.add_argument("--repeat", type=int, default=3, help="how often it is loaded, both ways")
-    parser.add_argument("--tables", type=_numbers, default=[1, 12, 100], help="numbers of tables that changes go into")
+    parser.add_argument("--tables", type=numbers, default=[1, 12, 100], help="numbers of tables that changes go into")
     parser.add_argument("--target-rows", type=int, default=600_000, help="in all tables together, before the changes")
     parser.add_argument("--changes", type=int, default=240_000, help="row changes in all tables together")
     parser.add_argument("--rounds", type=int, default=3, help="of changes, all ways in turn")
     parser.add_argument(
         "--debezium", action=argparse.BooleanOptionalAction, default=True, help="changes by Debezium Embedded, too"
     )
-    parser.add_argument("--latency-tables", type=_numbers, default=[1, 12, 100])
+    parser.add_argument("--latency-tables", type=numbers, default=[1, 12, 100])
     parser.add_argument(
         "--writers", type=lambda words: words.split(","), default=["native"], help="whose latency is measured"
     )
     parser.add_argument("--rate", type=float, default=100.0, help="commits a second")
     parser.add_argument("--warm", type=float, default=30.0, help="seconds of commits that are not counted")
     parser.add_argument("--seconds", type=float, default=40.0, help="seconds of commits that are")
-    parser.add_argument("--sizes", type=_numbers, default=[1_000_000, 10_000_000])
+    parser.add_argument("--sizes", type=numbers, default=[1_000_000, 10_000_000])
     parser.add_argument("--minutes", type=float, default=10.0, help="of TPC-C")
     parser.add_argument("--warehouses", type=int, default=1, help="of TPC-C")
     parser.add_argument("--terminals", type=int, default=4, help="of TPC-C, which do not wait")

@@ -297,3 +297,8 @@ def commits(target: Path) -> list[tuple[float, str]]:
         if "position" in told:
             found.append((file.stat().st_mtime, str(told["position"])))
     return found
+
+
+def numbers(words: str) -> list[int]:
+    """Return the numbers of an argument with commas."""
+    return [int(word) for word in words.split(",")]

@@ -1,4 +1,4 @@
-"""The files of batches are lost, and statements came behind the batches: which tables cannot be read again."""
+"""The files of batches are lost, and statements came after the batches: which tables cannot be read again."""
 
 from __future__ import annotations
 

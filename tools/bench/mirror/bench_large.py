@@ -350,13 +350,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate-rows", type=int, default=1_000_000, help="of the table that they change")
     parser.add_argument("--minutes", type=float, default=60.0, help="of changes")
     parser.add_argument("--version", default=None, help="server version")
-    parser.add_argument("--folder", default=None, help="where targets and relay log go; a temporary one otherwise")
+    parser.add_argument("--folder", default=None, help="where server, targets and relay log go; a temporary one otherwise")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     found: dict[str, Any] = {}
     with (
         tempfile.TemporaryDirectory(prefix="bench-large-", dir=args.folder) as folder,
-        MariaDb(args.version, *SERVER) as server,
+        # On disk: a table of 100 million rows does not fit into memory beside Spark.
+        MariaDb(args.version, *SERVER, base=Path(folder)) as server,
     ):
         spark = open_session(UNIX_SOCKETS | PLAIN_CHECKPOINTS | delta_settings())
         print(f"MariaDB {server.version}, Spark {spark.version}, local[2]; a row is {COLUMNS}", flush=True)

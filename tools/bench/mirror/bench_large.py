@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -45,6 +46,8 @@ COLUMNS = "id INT PRIMARY KEY, k INT NOT NULL, c VARCHAR(40) NOT NULL, amount DE
 FILLED = "seq, seq MOD 5000, MD5(seq), seq MOD 100000 / 100, '2026-01-01' + INTERVAL seq MOD 30000000 SECOND"
 PIECE = 1_000_000
 """Rows of one INSERT of a large table."""
+FILLING = 2
+"""Sessions that fill a table at the same time."""
 CHANGES = 10_000
 ROWS_A_COMMIT = 200
 WIDE_ROW_BYTES = 1_000
@@ -151,9 +154,13 @@ class Large:
     def fill(self, rows: int) -> None:
         """Make one table of so many rows, which are not in the binlog."""
         self._server.sql(f"CREATE TABLE {DATABASE}.t ({COLUMNS})")
-        for first in range(1, rows + 1, PIECE):
-            last = min(first + PIECE - 1, rows)
-            self._unlogged(f"INSERT INTO t SELECT {FILLED} FROM seq_{first}_to_{last}")
+        pieces = [(first, min(first + PIECE - 1, rows)) for first in range(1, rows + 1, PIECE)]
+        with ThreadPoolExecutor(FILLING) as pool:
+            list(
+                pool.map(
+                    lambda at: self._unlogged(f"INSERT INTO t SELECT {FILLED} FROM seq_{at[0]}_to_{at[1]}"), pieces
+                )
+            )
 
     def _unlogged(self, *statements: str) -> None:
         self._server.sql(f"USE {DATABASE}", "SET sql_log_bin = 0, unique_checks = 0", *statements)
@@ -350,7 +357,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate-rows", type=int, default=1_000_000, help="of the table that they change")
     parser.add_argument("--minutes", type=float, default=60.0, help="of changes")
     parser.add_argument("--version", default=None, help="server version")
-    parser.add_argument("--folder", default=None, help="where server, targets and relay log go; a temporary one otherwise")
+    parser.add_argument(
+        "--folder", default=None, help="where server, targets and relay log go; a temporary one otherwise"
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     found: dict[str, Any] = {}

@@ -366,7 +366,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="bench-large-", dir=args.folder) as folder,
         # On disk: a table of 100 million rows does not fit into memory beside Spark.
-        MariaDb(args.version, *SERVER, base=Path(folder)) as server,
+        tempfile.TemporaryDirectory(prefix="bench-large-server-", dir=args.folder) as base,
+        MariaDb(args.version, *SERVER, base=Path(base)) as server,
     ):
         spark = open_session(UNIX_SOCKETS | PLAIN_CHECKPOINTS | delta_settings())
         print(f"MariaDB {server.version}, Spark {spark.version}, local[2]; a row is {COLUMNS}", flush=True)

@@ -287,14 +287,12 @@ class DeltaTarget(DeltaTable):
         if isinstance(action, AddColumns):
             if self._adds_columns(action):
                 return
-            existing = {
-                spark_column_key(name) for name in self.rows().columns
-            }  # also of a commit that no store confirmed
-            action = AddColumns(
-                tuple(column for column in action.columns if spark_column_key(column.name) not in existing)
-            )
-            if not action.columns:
+            # A commit that no store confirmed may have added them.
+            existing = {spark_column_key(name) for name in self.rows().columns}
+            missing = tuple(column for column in action.columns if spark_column_key(column.name) not in existing)
+            if not missing:
                 return
+            action = AddColumns(missing)
         self.spark.sql(alter_table(self.name, action))
 
     def _adds_columns(self, action: AddColumns) -> bool:

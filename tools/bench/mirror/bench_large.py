@@ -154,13 +154,12 @@ class Large:
     def fill(self, rows: int) -> None:
         """Make one table of so many rows, which are not in the binlog."""
         self._server.sql(f"CREATE TABLE {DATABASE}.t ({COLUMNS})")
-        pieces = [(first, min(first + PIECE - 1, rows)) for first in range(1, rows + 1, PIECE)]
+        inserts = [
+            f"INSERT INTO t SELECT {FILLED} FROM seq_{first}_to_{min(first + PIECE - 1, rows)}"
+            for first in range(1, rows + 1, PIECE)
+        ]
         with ThreadPoolExecutor(FILLING) as pool:
-            list(
-                pool.map(
-                    lambda at: self._unlogged(f"INSERT INTO t SELECT {FILLED} FROM seq_{at[0]}_to_{at[1]}"), pieces
-                )
-            )
+            list(pool.map(self._unlogged, inserts))
 
     def _unlogged(self, *statements: str) -> None:
         self._server.sql(f"USE {DATABASE}", "SET sql_log_bin = 0, unique_checks = 0", *statements)
@@ -357,9 +356,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate-rows", type=int, default=1_000_000, help="of the table that they change")
     parser.add_argument("--minutes", type=float, default=60.0, help="of changes")
     parser.add_argument("--version", default=None, help="server version")
-    parser.add_argument(
-        "--folder", default=None, help="where server, targets and relay log go; a temporary one otherwise"
-    )
+    parser.add_argument("--folder", default=None, help="for server, targets and relay log; a temporary one otherwise")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     found: dict[str, Any] = {}

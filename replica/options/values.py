@@ -252,8 +252,10 @@ def starting_place(text: str) -> Position:
 
 
 def ending_place(text: str) -> Position:
-    """Parse the end of a range: latest, a GTID position or a time."""
-    return _place(text.strip(), "is neither latest nor a time nor a GTID position such as 0-1-4711,1-2-9")
+    """Parse the end of a range: latest, a GTID position, a time, or earliest, before the first transaction."""
+    if text.strip().lower() == "earliest":
+        return GtidPosition()
+    return _place(text.strip(), "is neither latest nor earliest nor a time nor a GTID position such as 0-1-4711,1-2-9")
 
 
 def start_of_log(text: str) -> Literal["latest", "earliest"] | GtidPosition:

@@ -89,7 +89,7 @@ class AttachedFeed:
 
     def starting_offset(self) -> SourceOffset:
         self._anew()
-        start = self._options.stream_start or "latest"
+        start = "latest" if self._options.stream_start is None else self._options.stream_start
         empty = self._head_or_none() is None
         head = self._known_head()
         self._registration.claim()

@@ -25,7 +25,7 @@ from streaming_source.auditing.mirror.records import RepairingMirror, make_recor
 from streaming_source.auditing.result import AuditResult, LeftOut, TableAudit
 from streaming_source.driver.own_session import own_session
 from streaming_source.sinks.iceberg.catalogs import is_iceberg, register
-from streaming_source.sinks.queries import side_by_side
+from streaming_source.sinks.queries import SPARK_ERRORS, first_line, side_by_side
 from streaming_source.transforms.hashes import read_hash_key
 
 if TYPE_CHECKING:
@@ -201,6 +201,8 @@ def _of_mirror(
         except ReplicaError as error:
             reason = compared.altered(copy) if isinstance(error, SchemaError) else None
             return LeftOut(copy.table, f"{type(error).__name__}: {reason or error}")
+        except SPARK_ERRORS as error:  # for instance a removed file of the target: the other tables are compared
+            return LeftOut(copy.table, f"it cannot be compared: {first_line(error)}")
 
     results = side_by_side(compared.spark, compare, copies, at_once=AT_ONCE, name="audit")
     left_out += [one for one in results if isinstance(one, LeftOut)]

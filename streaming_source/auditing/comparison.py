@@ -121,8 +121,7 @@ class Comparison(NamedTuple):
             copied = way.of_target(target.rows)
             columns = compared_columns(table, source.schema, copied.schema, self.ignore)
             rows = ComparedRows(columns, key_columns(table, source.schema, keys), self.buckets)
-            ours = bucket_summaries(source, rows, source=True)
-            theirs = bucket_summaries(copied, rows, source=False)
+            ours, theirs = bucket_summaries(source, copied, rows)
             differing = [number for number in ours.keys() | theirs.keys() if ours.get(number) != theirs.get(number)]
             differences = FoundDifferences(dict.fromkeys(KINDS, 0), ())
             if differing:

@@ -14,7 +14,7 @@ from replica.errors import ConfigError
 from replica.handshake.start.start import server_position
 from streaming_source.driver.own_session import in_session
 from streaming_source.options.source_options import SourceOptions
-from streaming_source.sinks.delta_folders import folder_without_delta, newest_version, read_delta
+from streaming_source.sinks.delta_folders import read_in_one_task
 from streaming_source.sinks.iceberg.catalogs import (
     is_iceberg,
     load_table,
@@ -64,10 +64,10 @@ def position_now(options: Mapping[str, str], table: str) -> str:
 
 
 def read_source(spark: SparkSession, options: Mapping[str, str], table: str, position: str) -> DataFrame:
-    """Return a table's rows at the position."""
+    """Return a table's rows at the position; '' is before the first transaction of the binlog."""
     with unlogged_calls():  # the options have the password
         reader = spark.read.format("mariadb-binlog").options(**options)
-    return reader.options(content="tables", table=table, endingPosition=position).load().drop(POSITION)
+    return reader.options(content="tables", table=table, endingPosition=position or "earliest").load().drop(POSITION)
 
 
 def _parsed(options: Mapping[str, str], table: str) -> SourceOptions:
@@ -118,11 +118,10 @@ def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
         snapshot = newest_snapshot(opened) if named is None else int(named[2])
         return ReadTarget(name, snapshot, snapshot_rows(spark, opened, name, snapshot))
     try:
-        version: int | None
-        if (folder := folder_without_delta(spark, as_table(name))) is not None:
-            version = newest_version(folder) if named is None else int(named[2])
-            return ReadTarget(name, version, read_delta(spark, as_table(name), version))
-        version = _newest(spark, name) if named is None else int(named[2])
+        wanted = None if named is None else int(named[2])
+        if (read := read_in_one_task(spark, as_table(name), wanted)) is not None:
+            return ReadTarget(name, *read)
+        version = _newest(spark, name) if wanted is None else wanted
         reader = spark.read if version is None else spark.read.option("versionAsOf", version)
         rows = reader.format("delta").load(name) if _is_path(name) else reader.table(name)
     except AnalysisException as error:

@@ -122,7 +122,7 @@ class SourceOptions(ReadingOptions):
         ending_place,
         None,
         "With spark.read: where to end: latest, at a GTID position, or before a time; with content=tables, the "
-        "position of the rows. Unset: latest",
+        "position of the rows, and earliest is before the first transaction of the binlog. Unset: latest",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",

@@ -108,7 +108,7 @@ class ReplicaFeed:
     # -- where to begin ------------------------------------------------------------------------------------------
 
     def starting_offset(self) -> SourceOffset:
-        start = self._options.stream_start or "latest"
+        start = "latest" if self._options.stream_start is None else self._options.stream_start
         if start == "latest":
             return self._latest()
         if start == "earliest":

@@ -1,8 +1,9 @@
-"""Delta tables in local folders, in a session without Delta: read and appended by delta-rs, through Arrow.
+"""Delta tables in local folders that delta-rs reads and appends to, through Arrow.
 
 `read_delta` returns the rows of a table as a DataFrame, in each session. If Spark has no Delta, one task of Spark reads
-the table in batches, so memory is bounded whatever the size of the table. `make_table` and `append_rows` are for small
-tables that only one process writes. A table in a catalog, or on other storage, needs Delta in the session.
+the table in batches, so memory is bounded whatever the size of the table. `read_in_one_task` also reads small tables so
+if Spark has Delta. `make_table` and `append_rows` are for small tables that only one process writes, in a session
+without Delta. There, a table in a catalog, or on other storage, cannot be read.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from replica.errors import DataLossError
 from streaming_source.sinks.delta import has_delta, known_folder, no_delta_error
 from streaming_source.sinks.sql_text import double_quoted
 
@@ -23,6 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+SMALL_BYTES: Final = 32 << 20
+"""Most bytes of a table that one task reads although Spark has Delta.
+
+Spark's Delta takes 1.4 CPU seconds for the log of any version, a task takes 0.1. With more rows, the tasks of all cores
+are faster. `tools/bench/mirror/bench_large.py` has both.
+"""
+_FEATURES: Final = frozenset({"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz"})
+"""Table features that delta-rs reads as Spark does; each was tested."""
 _COMMENT = "comment"
 
 
@@ -45,7 +55,42 @@ def read_delta(spark: SparkSession, table: str, version: int | None = None) -> D
         raise no_delta_error(f"the table {table}, which is not a Delta table in a local folder,")
     from deltalake import DeltaTable
 
-    opened = DeltaTable(folder, version=version)
+    return _rows_of(spark, folder, DeltaTable(folder, version=version))
+
+
+def read_in_one_task(spark: SparkSession, table: str, version: int | None = None) -> tuple[int, DataFrame] | None:
+    """Return the version and the rows of a Delta table that one task reads.
+
+    Returns:
+        None if Spark's Delta has to read the table: it is large, not in a local folder, or has other features.
+    """
+    folder = delta_folder(spark, table)
+    if folder is None:
+        return None
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    if not has_delta(spark):
+        opened = DeltaTable(folder, version=version)
+        return opened.version(), _rows_of(spark, folder, opened)
+    try:
+        opened = DeltaTable(folder, version=version)
+        protocol = opened.protocol()
+        features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+        if features - _FEATURES or _bytes_of(opened) > SMALL_BYTES:
+            return None
+        return opened.version(), _rows_of(spark, folder, opened)
+    except DeltaError:
+        return None
+
+
+def _bytes_of(table: DeltaTable) -> int:
+    import pyarrow as pa
+
+    return sum(pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist())
+
+
+def _rows_of(spark: SparkSession, folder: str, opened: DeltaTable) -> DataFrame:
     reader = _Reader(folder, opened.version())
     return spark.range(0, 1, 1, 1).mapInArrow(reader, schema_of(opened))
 
@@ -54,18 +99,6 @@ def delta_folder(spark: SparkSession, table: str) -> str | None:
     """Return the local folder of a Delta table that exists; None if there is none."""
     folder = known_folder(spark, table)
     return folder if folder is not None and is_delta_folder(folder) else None
-
-
-def folder_without_delta(spark: SparkSession, table: str) -> str | None:
-    """Return the local folder of a Delta table that exists, if the session has no Delta; else None."""
-    return None if has_delta(spark) else delta_folder(spark, table)
-
-
-def newest_version(folder: str) -> int:
-    """Return the number of the newest version of a table."""
-    from deltalake import DeltaTable
-
-    return DeltaTable(folder).version()
 
 
 def is_delta_folder(folder: str) -> bool:
@@ -119,7 +152,18 @@ class _Reader:
     folder: str
     version: int
 
-    def __call__(self, _: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in given:  # Spark ends a Python process that has not read all of its input
+            pass
+        try:
+            yield from self._batches()
+        except Exception as error:  # delta-rs raises no other class for a file that is missing
+            raise DataLossError(
+                f"version {self.version} of {self.folder} cannot be read: {error}",
+                hint="If its files were removed, re-snapshot the table.",
+            ) from error
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from deltalake import DeltaTable, QueryBuilder
 

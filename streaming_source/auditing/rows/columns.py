@@ -183,6 +183,21 @@ def value_text(column: Column, kind: DataType, name: str) -> Column:
     )
 
 
+def hashed_value(column: Column, kind: DataType, name: str) -> tuple[Column, Column]:
+    """Return a value as xxhash64 takes it, and whether it is NULL, because xxhash64 skips NULLs.
+
+    Raises:
+        SchemaError: values of this type cannot be hashed.
+    """
+    from pyspark.sql import types as spark
+
+    exact = (
+        *(spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType, spark.DecimalType, spark.BooleanType),
+        *(spark.BinaryType, spark.DateType, spark.TimestampType, spark.TimestampNTZType, spark.DayTimeIntervalType),
+    )  # not floats: xxhash64 takes -0.0 for 0.0
+    return column if isinstance(kind, exact) else value_text(column, kind, name), column.isNull()
+
+
 def row_text(values: Sequence[Column]) -> Column:
     """Return the text of a row from the texts of its values."""
     from pyspark.sql import functions as f

@@ -236,7 +236,7 @@ def offset_at_end(options: SourceOptions) -> SourceOffset:
         PositionLostError: the position is from another history.
         ReplicaError: the server cannot be asked.
     """
-    end: Position = options.ending_position or "latest"
+    end: Position = "latest" if options.ending_position is None else options.ending_position
     # fail_on_data_loss, because a later position in place of a purged one would give other rows.
     asking = ReplicaFeed(replace(options, starting_position=end, fail_on_data_loss=True), private_base())
     try:

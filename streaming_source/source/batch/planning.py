@@ -149,7 +149,12 @@ def _planned(
 
 
 def _end(options: SourceOptions, feed: ReplicaFeed | AttachedFeed, latest: ServerEnd) -> ServerEnd:
-    end = options.ending_position or "latest"
+    end = "latest" if options.ending_position is None else options.ending_position
+    if not end:
+        raise ConfigError(
+            "no change lies before the first transaction, where endingPosition=earliest ends.",
+            hint="Set another endingPosition. earliest is for content=tables.",
+        )
     return latest if end == "latest" else ServerEnd(feed.ending_position(end))
 
 

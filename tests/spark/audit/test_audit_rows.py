@@ -42,7 +42,7 @@ def compared(source: DataFrame, target: DataFrame, *keys: str, buckets: int = BU
 
 
 def differing(source: DataFrame, target: DataFrame, told: ComparedRows) -> list[int]:
-    ours, theirs = (bucket_summaries(side, told, source=side is source) for side in (source, target))
+    ours, theirs = bucket_summaries(source, target, told)
     return sorted(number for number in ours.keys() | theirs.keys() if ours.get(number) != theirs.get(number))
 
 
@@ -71,8 +71,8 @@ def test_equal_sides_are_equal_in_any_order(spark: SparkSession) -> None:
     target = source.orderBy(f.desc("id")).repartition(7)
     told = compared(source, target, "id")
     assert differing(source, target, told) == []
-    summary = sum(bucket_summaries(source, told, source=True).values(), BucketSummary())
-    assert summary == sum(bucket_summaries(target, told, source=False).values(), BucketSummary())
+    summary, copied = (sum(side.values(), BucketSummary()) for side in bucket_summaries(source, target, told))
+    assert summary == copied
     assert summary.rows == 1000
     assert len(summary.text) == 32
 
@@ -178,8 +178,8 @@ def test_values_next_to_each_other_do_not_meet(spark: SparkSession) -> None:
     both = source
     for other in (*changed, moved):
         both = both.unionAll(other)
-    told = both.select(row_text(texts.values(source=True)).alias("text"))
-    assert told.distinct().count() == source.count() + len(others) + 1
+    for told in ([row_text(texts.values(source=True))], *([one] for one in texts.hashes(source=True))):
+        assert both.select(*told).distinct().count() == source.count() + len(others) + 1
     assert found(source, with_value(source, 1, "d", f.lit(-0.0).cast("float")), "id").counts["different"] == 1
 
 

@@ -46,10 +46,9 @@ def test_what_could_mean_two_things_or_nothing_is_refused(text: str, reason: str
             parse(text)
 
 
-def test_earliest_is_no_end() -> None:
+def test_earliest_is_the_oldest_binlog_as_a_start_and_before_the_first_transaction_as_an_end() -> None:
     assert starting_place("earliest") == "earliest"
-    with pytest.raises(ValueError, match="is neither latest nor a time nor"):
-        ending_place("earliest")
+    assert ending_place(" Earliest ") == GtidPosition()
 
 
 def test_a_gtid_that_looks_like_a_date_can_still_be_written() -> None:

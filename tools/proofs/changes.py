@@ -46,7 +46,7 @@ class DeliveredChange(NamedTuple):
 
 
 def comparable(value: Any) -> Any:
-    """A value of the model in the form its JSON has after `parsed`."""
+    """Return a value of the model in the form that `parsed` gives the value in JSON."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -61,7 +61,7 @@ def comparable(value: Any) -> Any:
 
 
 def parsed(image: str | None, table: Table) -> Image | None:
-    """The JSON text of an image, numbers exact, datetimes with six digits."""
+    """Parse the JSON text of an image, with exact numbers and with six digits of a second in datetimes."""
     if image is None:
         return None
     values: Image = json.loads(image, parse_int=Decimal, parse_float=Decimal)
@@ -77,16 +77,26 @@ def expected(row: Row | None, table: Table) -> Image | None:
 
 
 def _same(image: Image | None, full: Image | None, *, partial: bool) -> bool:
-    """Whether the image is the row; a partial one may lack columns, never hold others or other values."""
+    """Return True if the image is that of the row. A partial image may lack columns of the row."""
     if image is None or full is None or not partial:
         return image == full
     return image.items() <= full.items()
 
 
 def check(delivered: Iterable[DeliveredChange], work: Workload, *, partial: bool = False) -> int:
-    """Every change exactly once with its images, and the replay equal to the server's tables; gives the count.
+    """Check that each change was delivered once with its images, and that their replay gives the server's tables.
 
-    `partial`: images may lack columns (binlog_row_image=MINIMAL); the replay takes what is absent from its own state.
+    Args:
+        delivered: the rows of the sink.
+        work: the changes that were written.
+        partial: whether images may lack columns (binlog_row_image=MINIMAL). The replay then keeps the values of these
+            columns.
+
+    Returns:
+        The number of changes.
+
+    Raises:
+        AssertionError: with the first difference.
     """
     tables = {table.name: table for table in work.tables}
     rows = sorted(delivered, key=lambda change: change.identity)
@@ -103,7 +113,7 @@ def check(delivered: Iterable[DeliveredChange], work: Workload, *, partial: bool
     state: dict[str, dict[Any, Image]] = {name: {} for name in tables}
     for row in rows:
         change = wanted.get(row.identity)
-        assert change is not None, f"a row that nobody wrote: {row}"
+        assert change is not None, f"no transaction wrote this row: {row}"
         table = tables[row.table]
         before, after = parsed(row.before, table), parsed(row.after, table)
         assert (row.table, row.op) == (change.table, change.op), f"{row.identity}: {row} instead of {change}"

@@ -58,7 +58,7 @@ def test_every_change_comes_once_through_cuts_and_the_judge_sees_what_is_wrong(
         ([*rows, one], "1 row identities arrived more than once"),
         ([row._replace(op="insert") if row is one else row for row in rows], "instead of"),
         ([row._replace(after=one.before) if row is one else row for row in rows], "the after image is"),
-        ([*rows, one._replace(sequence_number=1 << 40)], "a row that nobody wrote"),
+        ([*rows, one._replace(sequence_number=1 << 40)], "no transaction wrote this row"),
     ):
         with pytest.raises(AssertionError, match=said):
             check(wrong, work)

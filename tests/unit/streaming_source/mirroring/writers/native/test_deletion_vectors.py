@@ -125,6 +125,29 @@ def test_a_change_of_deleted_rows_alone_leaves_their_file(tmp_path: Path, monkey
     assert DeltaTable(folder).transaction_version(Commit("m", 2, "").writer) == 2
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "reason"),
+    [
+        ("MOST_MARKED_BYTES", 1, "its changes are in more than 0 GB of its files"),
+        ("MOST_POSITIONS", 2, "more than 2 rows of its files are deleted"),
+    ],
+)
+def test_spark_marks_rows_of_more_than_one_task_can_read_or_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, reason: str
+) -> None:
+    monkeypatch.setattr(rewritten_files, "MARKED_BYTES", 0)
+    monkeypatch.setattr(rewritten_files, "SMALL_BYTES", -1)
+    monkeypatch.setattr(rewritten_files, "MOST_BYTES", 1)
+    folder = made(tmp_path / "t", 1000)
+    merge_rows(folder, pa.table({"0": [5], "1": [1]}), TARGET, Commit("m", 1, ""))
+    monkeypatch.setattr(rewritten_files, limit, most)
+    version = DeltaTable(folder).version()
+    with pytest.raises(NativeWriteError, match=reason):
+        merge_rows(folder, pa.table({"0": [6, 7], "1": [1, 1]}), TARGET, Commit("m", 2, ""))
+    assert DeltaTable(folder).version() == version
+    assert ids(folder) == set(range(1000))
+
+
 def test_without_the_property_rows_are_not_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewritten_files, "MARKED_BYTES", 0)
     monkeypatch.setattr(rewritten_files, "SMALL_BYTES", -1)

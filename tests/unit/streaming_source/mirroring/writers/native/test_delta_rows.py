@@ -217,7 +217,7 @@ def test_a_table_that_is_gone_too_large_or_has_other_columns_is_left_to_spark(
     monkeypatch.setattr(delta_rows, "is_rewritable", is_rewritable)
     monkeypatch.setattr(rewritten_files, "MOST_BYTES", 10)
     monkeypatch.setattr(rewritten_files, "SMALL_BYTES", -1)
-    with pytest.raises(NativeWriteError, match="its changes are in 0 MB of its files"):
+    with pytest.raises(NativeWriteError, match="its changes are in 0 MB of files that have to be copied"):
         merged(folder, [(ROW, False)], 2)
     monkeypatch.setattr(delta_rows, "MOST_BYTES", 10)
     monkeypatch.setattr(delta_rows, "is_rewritable", lambda *_: False)

@@ -20,7 +20,7 @@ from replica.errors import ReplicaError
 from replica.protocol.gtid import GtidPosition, covers
 from replica.schema.patterns import table_text
 from replica.schema.text.naming import column_key
-from streaming_source.auditing.copies import position_now, read_source, read_target
+from streaming_source.auditing.copies import passing_reads, position_now, read_source, read_target
 from streaming_source.auditing.mirror.from_mirror import AS_IT_IS, MirroredRows, mirrored_copies
 from streaming_source.auditing.mirror.records import RepairingMirror, request_repair
 from streaming_source.auditing.result import KINDS, LeftOut, TableAudit
@@ -115,9 +115,9 @@ class Comparison(NamedTuple):
             keep: whether to return the differing rows for a recheck.
         """
         begun = time.monotonic()
-        with typed_errors():
+        with typed_errors(), passing_reads(self.options, table) as options:
             target = read_target(self.spark, table, copy)
-            source = way.of_table(read_source(self.spark, self.options, table, position))
+            source = way.of_table(read_source(self.spark, options, table, position))
             copied = way.of_target(target.rows)
             columns = compared_columns(table, source.schema, copied.schema, self.ignore)
             rows = ComparedRows(columns, key_columns(table, source.schema, keys), self.buckets)
@@ -250,9 +250,9 @@ def _ancestors_changed(spark: SparkSession, options: Mapping[str, str], copy: Mi
     changes = {"tables": ",".join(map(table_text, sorted(copy.ancestors))), "operations": "delete,update"}
     changes |= {"startingPosition": copy.position or "earliest", "endingPosition": now}
     try:
-        with typed_errors():
+        with typed_errors(), passing_reads(options, copy.table) as passing:
             with unlogged_calls():  # the options have the password
-                rows = spark.read.format("mariadb-binlog").options(**options, **changes).load()
+                rows = spark.read.format("mariadb-binlog").options(**passing, **changes).load()
             return rows.limit(1).count() > 0
     except (ReplicaError, PySparkException):
         return True

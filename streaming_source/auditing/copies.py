@@ -7,11 +7,13 @@ end of the binlog, for audits without a position. Options that the audit sets it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.errors import ConfigError
 from replica.handshake.start.start import server_position
+from streaming_source.attached.folder import attached_directory
 from streaming_source.driver.own_session import in_session
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.sinks.delta_folders import read_in_one_task
@@ -25,10 +27,11 @@ from streaming_source.sinks.iceberg.catalogs import (
 )
 from streaming_source.sinks.iceberg.snapshots import newest_snapshot, snapshot_rows
 from streaming_source.sinks.queries import first_line, unlogged_calls
+from streaming_source.source.batch.folders import passing_base
 from streaming_source.source.batch.tables import POSITION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 _DECIDED: Final = ("table", "tables", "content", "endingposition", "path", "columns", "excludetables", "rowshape")
 """Options that an audit sets itself, or that would exclude rows or columns."""
+_FOLDER: Final = "relaydir"
 
 
 def source_options(given: Mapping[str, object]) -> dict[str, str]:
@@ -68,6 +72,22 @@ def read_source(spark: SparkSession, options: Mapping[str, str], table: str, pos
     with unlogged_calls():  # the options have the password
         reader = spark.read.format("mariadb-binlog").options(**options)
     return reader.options(content="tables", table=table, endingPosition=position or "earliest").load().drop(POSITION)
+
+
+@contextlib.contextmanager
+def passing_reads(options: Mapping[str, str], table: str) -> Iterator[dict[str, str]]:
+    """Give options with a relayDir whose content is removed at the end of the block.
+
+    Otherwise the rows of each audited table would stay on disk for as long as the driver lives.
+    """
+    from pyspark.sql import is_remote
+
+    if is_remote():  # the folder is on the server of Spark Connect
+        yield dict(options)
+        return
+    parsed = _parsed(options, table)
+    with passing_base(None if attached_directory(parsed) else parsed.relay_dir) as folder:
+        yield {name: value for name, value in options.items() if name.lower() != _FOLDER} | {"relayDir": str(folder)}
 
 
 def _parsed(options: Mapping[str, str], table: str) -> SourceOptions:

@@ -69,6 +69,12 @@ def this_driver() -> DriverProcess:
     return DriverProcess(os.getppid(), parent.started if parent else 0)
 
 
+def this_process() -> DriverProcess:
+    """Return the identity of this process itself."""
+    own = _process(os.getpid())
+    return DriverProcess(os.getpid(), own.started if own else 0)
+
+
 def lives(driver: DriverProcess) -> bool:
     """Return True if the driver process still runs."""
     if not driver.started or _process(os.getpid()) is None:

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
 
 
-def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, str], TableSchema]]:
+def read_tables(
+    selection: Sequence[Selection] = (), *, absent: bool = False
+) -> Steps[dict[tuple[str, str], TableSchema]]:
     """Return the selected tables by (database, table).
 
     Args:
         selection: pairs of a database and a table, or of a database and None for all its tables.
+        absent: whether tables that are selected by name may be absent.
 
     Raises:
         SchemaError: a table that is selected by name does not exist, or the account may not see it.
@@ -40,7 +43,7 @@ def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, st
     # The server returns names in its own spelling, which differs from the selection with lower_case_table_names.
     found = {(database.lower(), table.lower()) for database, table in tables}
     missing = [f"{d}.{t}" for d, t in selection if t is not None and (d.lower(), t.lower()) not in found]
-    if missing:
+    if missing and not absent:
         does_not = "does not exist" if len(missing) == 1 else "do not exist"
         raise SchemaError(
             f"{', '.join(missing)} {does_not} on the server, or the account may not see it.",

@@ -150,7 +150,7 @@ def describe_table(connection: QueryConnection, name: TableName, *, unkeyed: boo
         read, defined = _image_schema(schema, version or "")
         if locking:
             return ReadTable(read, WHOLE_ROW, locks=True, defined=defined)
-        key = choose_key(read, connection.run(ask_indexes([name[0]], name[1])).get(name, ()))
+        key = choose_key(read, connection.run(ask_indexes([name])).get(name, ()))
         if key is not None:
             return ReadTable(read, key, defined=defined)
         if unkeyed and attempt == ATTEMPTS:

@@ -87,12 +87,9 @@ def read_indexes(rows: Iterable[Sequence[Any]]) -> dict[tuple[str, str], tuple[T
     return {table: tuple(indexes.values()) for table, indexes in found.items()}
 
 
-def ask_indexes(
-    databases: Sequence[str], table: str | None = None
-) -> Steps[dict[tuple[str, str], tuple[TableIndex, ...]]]:
-    """Ask for the indexes of all tables of these databases, or of one `table` in one database."""
-    selection = [(database, table) for database in databases]
-    return read_indexes((yield Query(*indexes_query(selection), MAX_CATALOG_BYTES)) if databases else ())
+def ask_indexes(selection: Sequence[Selection]) -> Steps[dict[tuple[str, str], tuple[TableIndex, ...]]]:
+    """Ask for the indexes of tables, by (database, table)."""
+    return read_indexes((yield Query(*indexes_query(selection), MAX_CATALOG_BYTES)) if selection else ())
 
 
 # InnoDB applies foreign key cascades without logging them. The binlog has the DELETE of the parent row, but only a
@@ -181,6 +178,8 @@ MOST_SHOWN: Final = 10_000
 """Maximum number of tables whose definitions are searched for foreign keys. Each definition takes 0.25 ms plus a round
 trip, so a check over a slow network still ends within seconds.
 """
+FEW: Final = 100
+"""Most tables that are asked for by their names. For more, their databases are asked for all tables."""
 _VARIABLES: Final = (
     *("binlog_do_db", "binlog_format", "binlog_ignore_db", "binlog_row_image", "binlog_storage_engine", "log_bin"),
     *("log_slave_updates", "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_wait_point", "transaction_isolation"),
@@ -268,9 +267,10 @@ def ask_table_facts(
     primary = yield from ask_primary("")
     listed = yield from _list_tables(patterns, wants)
     databases = sorted({one.name[0] for one in listed})
+    selection = _selection(listed, databases)
     if catalog is None:
-        catalog = (yield from read_tables([(database, None) for database in databases])) if databases else {}
-    indexes = yield from ask_indexes(databases)
+        catalog = (yield from read_tables(selection, absent=True)) if selection else {}
+    indexes = yield from ask_indexes(selection)
     readable_databases: dict[str, bool] = {}
     for database in databases:
         readable_databases[database] = yield from may_read_all(database)
@@ -302,10 +302,19 @@ def ask_table_facts(
     )
 
 
+def _selection(listed: Sequence[ListedTable], databases: Sequence[str]) -> list[Selection]:
+    """Return the listed tables, or their databases if the tables are many."""
+    return [(database, None) for database in databases] if len(listed) > FEW else [one.name for one in listed]
+
+
 def _list_tables(patterns: Sequence[str], wants: Callable[[str, str], bool]) -> Steps[list[ListedTable]]:
     databases = matcher(patterns).databases
     arguments: tuple[str, ...] = ()
-    if None in databases:
+    names = [pattern.name for pattern in map(table_pattern, patterns)]
+    if len(names) <= FEW and None not in names:
+        condition = " OR ".join(["TABLE_SCHEMA = %s AND TABLE_NAME = %s"] * len(names)) or "FALSE"
+        arguments = tuple(part for name in names if name is not None for part in name)
+    elif None in databases:
         condition = f"TABLE_SCHEMA NOT IN ({string_list(SYSTEM_DATABASES)})"
     else:
         condition, arguments = (

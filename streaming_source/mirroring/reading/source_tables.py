@@ -172,7 +172,7 @@ def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
     tables, defaults, unsettled, position = yield from _unchanged(wanted, from_primary=from_primary)
     rows = yield Query(_LISTED, (), MAX_CATALOG_BYTES)
     listed = {(str(database), str(table)): (comment or "", engine) for database, table, comment, engine in rows}
-    indexes = yield from ask_indexes(sorted({database for database, _ in tables}))
+    indexes = yield from ask_indexes([(database, None) for database in sorted({database for database, _ in tables})])
     found = {}
     for name, definition in tables.items():
         if name in listed:

@@ -4,7 +4,7 @@ Spark asks for the partitions of a DataFrame once, reads them at every action, a
 folder stays while its driver process exists and reads the folder from time to time. A read that needs a folder removes
 folders whose driver has ended, and folders that were not read for KEEP_S. If folders exceed `max_bytes`, it removes the
 least recently read ones, but none read within BUSY_S. Folders are in the temp folder, or in the user's relayDir, which
-may be on storage that executors share.
+may be on storage that executors share. `passing_base` is for a caller that knows when its reads end, such as an audit.
 
 Only the DataFrame that fetched a range reads it, because after a reset of the server the same positions name other
 transactions. A folder of that name that others may write is an error, and so are ranges that together are too large.
@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -31,12 +32,14 @@ from streaming_source.driver.deployment import (
     private_base,
     private_folder,
     this_driver,
+    this_process,
 )
 from streaming_source.offsets.data_loss import Losses
 from streaming_source.ranges.cutting import Origin, origin_of
 from streaming_source.ranges.end import end_of_log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from replica.errors import RelayFileRemovedError
@@ -53,6 +56,7 @@ error that its rows are deleted, and has to be loaded again.
 BUSY_S: Final = 600.0
 """Seconds for which a folder counts as being read. A task of a few megabytes takes seconds."""
 STATE_NAME: Final = "batch.json"
+_PASSING: Final = "passing"
 
 
 class BatchFolder(NamedTuple):
@@ -138,10 +142,33 @@ def _clean(base: Path, max_bytes: int) -> None:
 
 def _size(folder: Path) -> int:
     sizes = 0
-    for file in folder.iterdir():
+    for file in folder.rglob("*"):  # the rows of tables are in a folder of their own
         with contextlib.suppress(FileNotFoundError):
             sizes += file.stat().st_size
     return sizes
+
+
+@contextlib.contextmanager
+def passing_base(beside: Path | None) -> Iterator[Path]:
+    """Give a base for batch reads that end with the block, and remove it then, with all that they fetched.
+
+    Bases of processes that ended inside of their block are removed, too.
+
+    Args:
+        beside: the folder to create it in; None for the account's private folder.
+    """
+    parent = private_base() if beside is None else beside
+    parent.mkdir(parents=True, exist_ok=True)
+    for folder in parent.glob(f"{_PASSING}-*"):
+        _, pid, started, _ = folder.name.split("-")
+        if not lives(DriverProcess(int(pid), int(started))):
+            shutil.rmtree(folder, ignore_errors=True)
+    own = this_process()
+    base = private_folder(parent / f"{_PASSING}-{own.pid}-{own.started}-{secrets.token_hex(4)}")
+    try:
+        yield base
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
 
 
 def _state(folder: Path) -> _State | None:

@@ -52,8 +52,12 @@ CHANGES = 10_000
 ROWS_A_COMMIT = 200
 WIDE_ROW_BYTES = 1_000
 SAMPLE_S = 0.5
+SAMPLE_PAUSES = 50
+"""Pause after a search of the folders, in times of the search: a thousand tables have tens of thousands of files."""
 FEW_TABLES = 10
 STATES = "SELECT source_table, state, error FROM c"
+RELAY_BYTES = "32g"
+"""Rows of 100 million take 7 GB on disk while they are audited."""
 SERVER = (
     "--binlog-row-metadata=FULL",
     "--innodb-buffer-pool-size=4G",
@@ -110,7 +114,9 @@ class Watch:
         self.step = Step(end - self._began, cpu, peak.jvm, peak.python, peak_bytes(self._server.pid), *folders)
 
     def _sample(self) -> None:
-        while not self._ended.wait(SAMPLE_S):
+        took = 0.0
+        while not self._ended.wait(max(SAMPLE_S, took * SAMPLE_PAUSES)):
+            begun = time.monotonic()
             now: Counter[str] = Counter()
             for path in self._folder.rglob("*"):
                 try:
@@ -121,6 +127,7 @@ class Watch:
                 kind = "spool" if any(part.endswith(".tables") for part in inner) else inner[0]
                 now[kind] += size
             self._sizes |= now
+            took = time.monotonic() - begun
 
 
 class Large:
@@ -191,7 +198,12 @@ class Large:
         """Audit all tables; a difference ends the program."""
         at = {"host": self._server.host, "port": self._server.port, **self._bench.login}
         result = audit(
-            self._bench.spark, mirror=self._control, record=False, relayDir=str(self._folder / "audit"), **at
+            self._bench.spark,
+            mirror=self._control,
+            record=False,
+            relayDir=str(self._folder / "audit"),
+            relayMaxBytes=RELAY_BYTES,
+            **at,
         )
         if not result.equal:
             raise SystemExit(f"the copy differs:\n{result}")

@@ -121,7 +121,7 @@ def made(server: MariaDb, case: KeyCase, *settings: str) -> TableSchema:
 
 
 def key_of(connection: TableConnection, schema: TableSchema) -> TableKey:
-    indexes = connection.run(ask_indexes([schema.database], schema.table))
+    indexes = connection.run(ask_indexes([(schema.database, schema.table)]))
     key = choose_key(schema, indexes[schema.database, schema.table])
     assert key is not None
     return key

@@ -38,9 +38,9 @@ def test_a_server_that_ignores_no_index_does_not_say_so() -> None:
 
 
 def test_one_question_asks_for_all_databases() -> None:
-    said, found = converse(ask_indexes(["shop", "crm"]), {"SELECT s.*": ROWS})
+    said, found = converse(ask_indexes([("shop", None), ("crm", None)]), {"SELECT s.*": ROWS})
     assert len(said) == 1
     assert str(said[0]).count("s.TABLE_SCHEMA = %s") == 2
     assert list(found) == [("shop", "t")]
-    assert "s.TABLE_NAME = %s" in str(converse(ask_indexes(["shop"], "t"), {})[0][0])
+    assert "s.TABLE_NAME = %s" in str(converse(ask_indexes([("shop", "t")]), {})[0][0])
     assert converse(ask_indexes([]), {}) == ([], {})

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError
+from streaming_source.driver.deployment import SparkSetup
 from streaming_source.sinks.delta import has_delta, known_folder, no_delta_error
 from streaming_source.sinks.sql_text import double_quoted
 
@@ -62,8 +64,11 @@ def read_in_one_task(spark: SparkSession, table: str, version: int | None = None
     """Return the version and the rows of a Delta table that one task reads.
 
     Returns:
-        None if Spark's Delta has to read the table: it is large, not in a local folder, or has other features.
+        None if Spark's Delta has to read the table: it is large, not in a local folder, or has other features, or
+        executors on other machines may lack deltalake.
     """
+    if has_delta(spark) and (find_spec("deltalake") is None or not _tasks_are_local(spark)):
+        return None
     folder = delta_folder(spark, table)
     if folder is None:
         return None
@@ -82,6 +87,12 @@ def read_in_one_task(spark: SparkSession, table: str, version: int | None = None
         return opened.version(), _rows_of(spark, folder, opened)
     except DeltaError:
         return None
+
+
+def _tasks_are_local(spark: SparkSession) -> bool:
+    from pyspark.sql import is_remote
+
+    return not is_remote() and SparkSetup({"spark.master": spark.sparkContext.master}).tasks_are_local
 
 
 def _bytes_of(table: DeltaTable) -> int:
